@@ -157,7 +157,7 @@ differential: setup  ## compare with a real ZooKeeper 3.8.0 and 3.9.4: 20,000 st
 	    $(BIN)/pytest -s tests/differential $(ARGS)
 
 kills: setup  ## kill a daemon under load 1,000 times and at each step, with 7,200 power losses: 15 to 20 minutes (KILLS=...)
-	ZOOLET_FULL=1 ZOOLET_LOSSES=40 $(BIN)/pytest -q tests/server/storage/test_store.py -k kills_and_power_losses
+	ZOOLET_FULL=1 ZOOLET_LOSSES=40 $(BIN)/pytest -q tests/server/storage/test_store.py -k crashes_lose_no_acknowledged_write
 	$(REAL) ZOOLET_KILLS=$(or $(KILLS),1000) $(BIN)/pytest -q tests/server/storage/test_kills.py
 
 kazoo-suite: setup  ## run kazoo's own tests against the daemon, and against a Cluster of three

@@ -1,4 +1,4 @@
-"""Shared setup of all tests: Ctrl-C, and a fast garbage collector."""
+"""Shared setup of all tests: Ctrl-C, fast garbage collection, and an option for the general forms of requests."""
 
 import contextlib
 import gc
@@ -15,7 +15,7 @@ for name in ("msgpack", "cryptography.hazmat.primitives.asymmetric.ec"):
     with contextlib.suppress(ImportError):
         importlib.import_module(name)
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started this run in the background
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started the run in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -50,7 +50,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A project without settings for zoolet; its options concern other plugins in this test environment."""
+    """A project without settings for zoolet. Its options configure other plugins in this test environment."""
     pytester.makeini(
         """
         [pytest]

@@ -1,4 +1,4 @@
-"""No row costs more CPU than benchmarks/budget.toml allows."""
+"""The CPU cost of each row in benchmarks/budget.toml is within its budget."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BUDGET = Path(__file__).parents[2] / "benchmarks" / "budget.py"
 
 @pytest.mark.slow
 @pytest.mark.skipif(not FULL, reason="counts for a minute and a half: `make budget`, or ZOOLET_FULL=1")
-def test_every_row_is_within_its_budget() -> None:
-    for _ in range(1 if shutil.which("valgrind") else 3):  # without valgrind, other processes may disturb it
+def test_every_measured_operation_is_within_its_budget() -> None:
+    for _ in range(1 if shutil.which("valgrind") else 3):  # without valgrind, other processes may disturb a measurement
         done = subprocess.run([sys.executable, str(BUDGET)], capture_output=True, text=True, check=False)
         if done.returncode == 0:
             break

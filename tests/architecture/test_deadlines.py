@@ -1,6 +1,6 @@
 """Waits in tests have one limit, ``support.waiting.DEADLINE_S``, so a busy machine makes no test fail.
 
-The usual calls are searched, not all: the rule is in ``tests/README.md``.
+Only the usual calls are searched. The complete rule is in ``tests/README.md``.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from support.rooms import ROOT
 TESTS: Final = ROOT / "tests"
 PROGRAMS: Final = ("fuzz", "mutations", "go_suite")
 """Folders of programs, which need limits of their own."""
-VIRTUAL: Final = re.compile(r"support\.(simulation|schedules|crew|cancellation)|\bSimulation\b|with_client")
+VIRTUAL_TIME_MARKS: Final = re.compile(r"support\.(simulation|schedules|crew|cancellation)|\bSimulation\b|with_client")
 """Text in files with tests in virtual time, where a wait costs nothing. Only asynchronous tests there use real time."""
-BY_PLACE: Final = frozenset(
+LIMIT_BY_POSITION: Final = frozenset(
     {"wait", "wait_for", "join", "result", "exception", "settimeout", "timeout", "create_connection"}
 )
 """Methods whose last argument is a limit."""
-BY_NAME: Final = BY_PLACE | {"run", "communicate", "urlopen", "to_thread", "until"}
+LIMIT_BY_NAME: Final = LIMIT_BY_POSITION | {"run", "communicate", "urlopen", "to_thread", "until"}
 """Methods with an argument ``timeout`` that is a limit."""
 SHORT_S: Final = 2.0
 """Seconds. Shorter waits are not searched: they are parts of a loop, or the test expects no event."""
 
 
-def number(node: ast.expr | None) -> float:
-    """Return the number that an expression is, or 0."""
+def literal_number(node: ast.expr | None) -> float:
+    """Return the value of a numeric literal, or 0 for all other expressions."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return float(node.value)
     return 0.0
 
 
-def limits_of_their_own(text: str) -> Iterator[int]:
+def lines_with_own_limit(text: str) -> Iterator[int]:
     """Yield the lines with a wait in real time whose limit is a number."""
     tree: ast.AST = ast.parse(text)
-    if VIRTUAL.search(text):
+    if VIRTUAL_TIME_MARKS.search(text):
         tree = ast.Module([node for node in ast.parse(text).body if isinstance(node, ast.AsyncFunctionDef)], [])
     for node in ast.walk(tree):
         limits: list[ast.expr] = []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             name = node.func.attr
-            if name in BY_NAME:
+            if name in LIMIT_BY_NAME:
                 limits += [word.value for word in node.keywords if word.arg == "timeout"]
-            if name in BY_PLACE and len(node.args) > (name == "wait_for"):
+            if name in LIMIT_BY_POSITION and len(node.args) > (name == "wait_for"):
                 limits.append(node.args[-1])
-        elif isinstance(node, ast.BinOp) and isinstance(node.left, ast.Call) and number(node.right):
+        elif isinstance(node, ast.BinOp) and isinstance(node.left, ast.Call) and literal_number(node.right):
             if ast.unparse(node.left) == "time.monotonic()":
                 limits.append(node.right)
-        if any(number(limit) >= SHORT_S for limit in limits):
+        if any(literal_number(limit) >= SHORT_S for limit in limits):
             yield node.lineno
 
 
@@ -65,7 +65,7 @@ def test_waits_have_common_limit() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: use DEADLINE_S"
         for path in files()
-        for line in limits_of_their_own(path.read_text(encoding="utf-8"))
+        for line in lines_with_own_limit(path.read_text(encoding="utf-8"))
     ]
 
     assert found == []
@@ -82,9 +82,9 @@ def test_waits_have_common_limit() -> None:
         ("advance(20)", 0),
     ],
 )
-def test_planted_limit_is_found(text: str, count: int) -> None:
-    assert len([*limits_of_their_own(text)]) == count
+def test_planted_wait_with_own_limit_is_found(text: str, count: int) -> None:
+    assert len([*lines_with_own_limit(text)]) == count
 
 
-def test_most_tests_are_searched() -> None:
+def test_search_for_limits_covers_most_tests() -> None:
     assert len(files()) > 400

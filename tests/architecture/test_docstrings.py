@@ -1,4 +1,4 @@
-"""Every public name has a docstring, and the source has no loose ends."""
+"""Every public name has a docstring, and every loose end in the source names an issue."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from support.rooms import ROOMS, ROOT, modules
 from support.rows import for_each
 
-LAST_LINE: Final = "server/net/protocol.py"
+LAST_RESORT_MODULE: Final = "server/net/protocol.py"
 """The one module that may catch everything, which limits a defect in zoolet to one lost connection."""
 
-CALLS_ITS_USER: Final = {
+BROAD_HANDLERS: Final = {
     "client/wire/requests.py": 2,
     "client/aio/lookup.py": 1,
     "client/aio/core.py": 1,
@@ -34,23 +34,23 @@ handler turns an error into a result, or closes one connection.
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def name_of(path: Path) -> str:
+def relative_path(path: Path) -> str:
     """Return the path of a module below the root."""
     return path.relative_to(ROOT).as_posix()
 
 
-def public(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Definition]]:
+def public_definitions(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Definition]]:
     """Find the public classes, functions and methods, except dunder methods, which Python documents, and definitions
     inside a function.
     """
-    for child in top_level(node) if isinstance(node, ast.Module) else node.body:
+    for child in top_level_statements(node) if isinstance(node, ast.Module) else node.body:
         if isinstance(child, Definition) and not child.name.startswith("_"):
             yield prefix + child.name, child
             if isinstance(child, ast.ClassDef):
-                yield from public(child, f"{prefix}{child.name}.")
+                yield from public_definitions(child, f"{prefix}{child.name}.")
 
 
-def top_level(module: ast.Module) -> list[ast.stmt]:
+def top_level_statements(module: ast.Module) -> list[ast.stmt]:
     """List the statements of a module, including those in an ``if`` or ``try``."""
     found: list[ast.stmt] = []
     pending = list(module.body)
@@ -62,15 +62,15 @@ def top_level(module: ast.Module) -> list[ast.stmt]:
     return found
 
 
-def undocumented(source: str) -> list[str]:
-    """List the public names without a docstring; the module itself is ``module``."""
+def undocumented_names(source: str) -> list[str]:
+    """List the public names without a docstring. A module itself is listed as ``module``."""
     tree = ast.parse(source)
     missing = [] if ast.get_docstring(tree) else ["module"]
-    return missing + [name for name, node in public(tree) if not ast.get_docstring(node)]
+    return missing + [name for name, node in public_definitions(tree) if not ast.get_docstring(node)]
 
 
-def caught(source: str) -> list[tuple[int, str]]:
-    """Find the lines that catch everything, and the exceptions that they name."""
+def broad_handlers(source: str) -> list[tuple[int, str]]:
+    """Find the handlers that catch every exception: their lines, and the exceptions that they name."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ExceptHandler):
@@ -86,40 +86,40 @@ def loose_ends(source: str) -> list[str]:
     return [mark[0] for mark in marks if not re.match(r"\W{0,2}#\d+", mark["rest"])]
 
 
-@for_each("path", modules(*ROOMS), ids=name_of)
+@for_each("path", modules(*ROOMS), ids=relative_path)
 def test_every_public_name_has_a_docstring(path: Path) -> None:
-    assert undocumented(path.read_text()) == []
+    assert undocumented_names(path.read_text()) == []
 
 
-@for_each("path", modules(*ROOMS), ids=name_of)
+@for_each("path", modules(*ROOMS), ids=relative_path)
 def test_docstring_starts_with_sentence(path: Path) -> None:
     tree = ast.parse(path.read_text())
-    first = {name: (ast.get_docstring(node) or "").split("\n\n")[0] for name, node in public(tree)}
+    first = {name: (ast.get_docstring(node) or "").split("\n\n")[0] for name, node in public_definitions(tree)}
 
     assert [name for name, text in first.items() if not text.rstrip().endswith((".", ":", "::", "?"))] == []
 
 
-@for_each("path", modules(*ROOMS), ids=name_of)
-def test_no_loose_end_without_an_issue(path: Path) -> None:
+@for_each("path", modules(*ROOMS), ids=relative_path)
+def test_each_loose_end_names_an_issue(path: Path) -> None:
     assert loose_ends(path.read_text()) == []
 
 
 @for_each(
     "path",
-    [path for path in modules(*ROOMS) if name_of(path) not in (LAST_LINE, *CALLS_ITS_USER)],
-    ids=name_of,
+    [path for path in modules(*ROOMS) if relative_path(path) not in (LAST_RESORT_MODULE, *BROAD_HANDLERS)],
+    ids=relative_path,
 )
 def test_modules_do_not_catch_every_exception(path: Path) -> None:
-    assert caught(path.read_text()) == []
+    assert broad_handlers(path.read_text()) == []
 
 
-@pytest.mark.parametrize(("name", "times"), CALLS_ITS_USER.items())
+@pytest.mark.parametrize(("name", "times"), BROAD_HANDLERS.items())
 def test_broad_handlers_around_user_code_are_counted(name: str, times: int) -> None:
-    assert len(caught((ROOT / name).read_text())) == times
+    assert len(broad_handlers((ROOT / name).read_text())) == times
 
 
 def test_connection_module_has_one_broad_handler() -> None:
-    assert [name for _, name in caught((ROOT / LAST_LINE).read_text())] == ["Exception"]
+    assert [name for _, name in broad_handlers((ROOT / LAST_RESORT_MODULE).read_text())] == ["Exception"]
 
 
 # --- tests of the functions above ---
@@ -141,7 +141,7 @@ def test_connection_module_has_one_broad_handler() -> None:
     ],
 )
 def test_missing_docstring_is_found(source: str, missing: list[str]) -> None:
-    assert undocumented(source) == missing
+    assert undocumented_names(source) == missing
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_missing_docstring_is_found(source: str, missing: list[str]) -> None:
         ("except BaseException:", []),
     ],
 )
-def test_handler_for_every_exception_is_found(handler: str, names: list[str]) -> None:
-    assert [name for _, name in caught(f"try:\n  pass\n{handler}\n  raise")] == names
+def test_broad_handler_is_found(handler: str, names: list[str]) -> None:
+    assert [name for _, name in broad_handlers(f"try:\n  pass\n{handler}\n  raise")] == names
 
 
 @pytest.mark.parametrize(
     ("comment", "count"),
     [("# TODO: later", 1), ("# TODO", 1), ("# FIXME(me)", 1), ("# TODO #12: later", 0), ("# TODO(#12) later", 0)],
 )
-def test_loose_end_is_found(comment: str, count: int) -> None:
+def test_todo_without_issue_is_found(comment: str, count: int) -> None:
     assert len(loose_ends(comment)) == count

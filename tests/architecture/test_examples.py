@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.type_checker import UNTYPED, errors_by_both
+from support.type_checker import UNTYPED_OPTIONS, errors_of_both_checkers
 from support.waiting import DEADLINE_S, PROMPT_S
 
 from zoolet.client import blocking, serializers
@@ -63,12 +63,12 @@ def test_type_checkers_accept_programs_of_documents(tmp_path: Path) -> None:
         }
     (service,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/service.md").read_text(), re.DOTALL)
 
-    assert errors_by_both(tmp_path, files, *UNTYPED) == {"mypy": {}, "pyright": {}}
-    assert errors_by_both(tmp_path, {"service.py": service}) == {"mypy": {}, "pyright": {}}
+    assert errors_of_both_checkers(tmp_path, files, *UNTYPED_OPTIONS) == {"mypy": {}, "pyright": {}}
+    assert errors_of_both_checkers(tmp_path, {"service.py": service}) == {"mypy": {}, "pyright": {}}
     assert len(files) > 25
 
 
-def service_at(hosts: str) -> subprocess.Popen[str]:
+def start_service(hosts: str) -> subprocess.Popen[str]:
     """Start the service of docs/service.md."""
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/service.md").read_text(), re.DOTALL)
     command = [sys.executable, "-c", program.replace(ADDRESS, hosts)]
@@ -78,7 +78,7 @@ def service_at(hosts: str) -> subprocess.Popen[str]:
 def test_documented_service_works_and_stops_on_signal(zoolet: Server) -> None:
     with blocking.Client(zoolet.hosts) as zk:
         LockingQueue(zk.with_serializer(serializers.json), "/printer/jobs").put({"page": 1})
-        with service_at(zoolet.hosts) as service:
+        with start_service(zoolet.hosts) as service:
             zoolet.wait_for_node("/printer/last", b'{"job": {"page": 1}, "pages": 10}', timeout=DEADLINE_S)
             assert any(path.startswith("/services/printer/") for path in zoolet.tree())
             service.terminate()
@@ -90,7 +90,7 @@ def test_documented_service_works_and_stops_on_signal(zoolet: Server) -> None:
 
 def test_service_without_server_stops_quietly() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts connections, but never answers
-        with service_at(f"127.0.0.1:{listener.getsockname()[1]}") as service:
+        with start_service(f"127.0.0.1:{listener.getsockname()[1]}") as service:
             listener.accept()[0].close()
             service.terminate()
             output, errors = service.communicate(timeout=DEADLINE_S)
@@ -101,11 +101,11 @@ def test_service_without_server_stops_quietly() -> None:
 
 @pytest.mark.slow
 def test_documented_service_stops_despite_lost_server() -> None:
-    with Server() as server, service_at(server.hosts) as service:
+    with Server() as server, start_service(server.hosts) as service:
         server.wait_for_contenders("/printer/leader", 1, timeout=DEADLINE_S)
         server.refuse_connections()
         server.drop("all")
         service.terminate()
-        _, errors = service.communicate(timeout=2 * PROMPT_S)  # the session, which lasts longer, does not matter
+        _, errors = service.communicate(timeout=2 * PROMPT_S)  # shorter than the session timeout
 
     assert service.returncode == 0, errors

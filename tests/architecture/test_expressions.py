@@ -12,7 +12,9 @@ import pytest
 from support.rooms import ROOMS, ROOT, modules
 
 PARSER: Any = re._parser  # type: ignore[attr-defined] # private, and the only way to see how Python reads an expression
-WITH_EXPRESSIONS: Final = [path.relative_to(ROOT) for path in modules(*ROOMS) if "import re\n" in path.read_text()]
+MODULES_WITH_EXPRESSIONS: Final = [
+    path.relative_to(ROOT) for path in modules(*ROOMS) if "import re\n" in path.read_text()
+]
 
 
 def is_possessive(pattern: re.Pattern[Any]) -> bool:
@@ -21,16 +23,16 @@ def is_possessive(pattern: re.Pattern[Any]) -> bool:
     return "POSSESSIVE" in read or "ATOMIC" in read
 
 
-@pytest.mark.parametrize("path", WITH_EXPRESSIONS, ids=str)
-def test_no_expression_is_possessive(path: Path) -> None:
+@pytest.mark.parametrize("path", MODULES_WITH_EXPRESSIONS, ids=str)
+def test_compiled_expressions_are_not_possessive(path: Path) -> None:
     module = import_module(".".join(("zoolet", *path.with_suffix("").parts)))
-    expressions = {name: each for name, value in vars(module).items() if (each := expression(value)) is not None}
+    expressions = {name: each for name, value in vars(module).items() if (each := as_pattern(value)) is not None}
 
     assert [name for name, pattern in expressions.items() if is_possessive(pattern)] == []
 
 
-def expression(value: object) -> re.Pattern[Any] | None:
-    """Return a constant as a compiled pattern; None for other values. Some modules store patterns as text."""
+def as_pattern(value: object) -> re.Pattern[Any] | None:
+    """Compile a constant that is a pattern or the text of one. Return None for other values."""
     try:
         return re.compile(value) if isinstance(value, str) else value if isinstance(value, re.Pattern) else None
     except re.error:
@@ -45,7 +47,7 @@ def literal_patterns(source: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_no_expression_in_a_call_is_possessive() -> None:
+def test_expressions_in_calls_are_not_possessive() -> None:
     files = [*ROOT.glob("*.py"), *modules(*ROOMS, "tests", "benchmarks")]
     sources = {path: source for path in files if "re." in (source := path.read_text()) and "import re\n" in source}
     found = {(path.name, text) for path, source in sources.items() for text in literal_patterns(source)}

@@ -26,12 +26,12 @@ def headings() -> list[str]:
     return re.findall(r"^### `(.*)`$", PAGE.read_text(), re.MULTILINE)
 
 
-def is_in(heading: str, text: str) -> bool:
-    """Return whether a text contains a message; ``…`` in the message stands for any text."""
+def contains_message(heading: str, text: str) -> bool:
+    """Return whether a text contains a message, where ``…`` stands for any text."""
     return re.search(re.escape(heading).replace("…", ".+"), text) is not None
 
 
-def error_of(function: Callable[[], object]) -> str:
+def error_text(function: Callable[[], object]) -> str:
     """Return the class and text of the error that a function raises."""
     with pytest.raises(BaseException) as caught:
         function()
@@ -45,7 +45,7 @@ async def get_root(hosts: str) -> None:
 
 
 async def lose_connection(server: Server) -> None:
-    """Write while no reply arrives."""
+    """Write while the client is paused, so no reply arrives in time."""
     async with Client(server.hosts, timeout=1.0) as zk:
         await zk.exists("/")
         server.pause(zk)
@@ -55,7 +55,7 @@ async def lose_connection(server: Server) -> None:
             server.resume("all")
 
 
-async def expire(server: Server) -> None:
+async def read_after_expiry(server: Server) -> None:
     """Read in a session that expires."""
     async with Client(server.hosts) as zk:
         await zk.exists("/")
@@ -67,7 +67,7 @@ async def expire(server: Server) -> None:
 
 
 async def lose_lock(server: Server) -> None:
-    """Hold a lock whose node is deleted."""
+    """Delete the node of a lock while a client holds the lock."""
     async with Client(server.hosts) as zk, zk.lock("/lock"):
         [name] = await zk.children("/lock")
         server.delete(f"/lock/{name}")
@@ -75,7 +75,7 @@ async def lose_lock(server: Server) -> None:
 
 
 async def lock_twice(server: Server) -> None:
-    """Acquire a lock that the task holds."""
+    """Acquire a lock twice in one task."""
     async with Client(server.hosts) as zk, zk.lock("/twice"), zk.lock("/twice"):
         pass
 
@@ -127,7 +127,7 @@ def use_after_fork(server: Server) -> str:
         return text
 
 
-def leave_open(server: Server) -> str:
+def close_warnings(server: Server) -> str:
     """Return the warnings about a client that is dropped, and about one that is not closed."""
     clients = []
 
@@ -157,7 +157,7 @@ def lose_reply_to_kazoo(server: Server) -> None:
 
 
 async def block_the_loop() -> None:
-    """Start kazoo in the event loop of its server."""
+    """Start kazoo in the event loop of its server, which blocks the server."""
     async with Server() as server:
         zk = KazooClient(server.hosts, timeout=0.5)
         try:
@@ -166,7 +166,7 @@ async def block_the_loop() -> None:
             zk.close()
 
 
-def serve(*arguments: Any) -> str:
+def start_invalid_daemon(*arguments: Any) -> str:
     """Return the stderr of a daemon that cannot start."""
     return zoolet("serve", *arguments).stderr
 
@@ -178,21 +178,21 @@ QUIET: Final = ("-p", "no:hypothesispytest", "-o", "asyncio_default_fixture_loop
 def test_each_heading_is_a_message(pytester: pytest.Pytester, tmp_path: Path) -> None:
     with Server(data_dir=str(tmp_path / "data")) as server:
         texts = [
-            error_of(lambda: asyncio.run(get_root("127.0.0.1:1"))),
-            error_of(lambda: asyncio.run(lose_connection(server))),
-            error_of(lambda: asyncio.run(expire(server))),
-            error_of(lambda: use_in_other_loop(server)),
-            error_of(lambda: asyncio.run(use_in_other_thread(server))),
+            error_text(lambda: asyncio.run(get_root("127.0.0.1:1"))),
+            error_text(lambda: asyncio.run(lose_connection(server))),
+            error_text(lambda: asyncio.run(read_after_expiry(server))),
+            error_text(lambda: use_in_other_loop(server)),
+            error_text(lambda: asyncio.run(use_in_other_thread(server))),
             use_after_fork(server),
-            error_of(lambda: Client(server.hosts).get_children("/")),  # type: ignore[attr-defined]
-            leave_open(server),
-            error_of(lambda: asyncio.run(lose_lock(server))),
-            error_of(lambda: asyncio.run(lock_twice(server))),
-            error_of(lambda: lose_reply_to_kazoo(server)),
-            error_of(lambda: asyncio.run(block_the_loop())),
-            error_of(lambda: server.wait_for_node("/missing", timeout=0.1)),
-            serve("--port", server.port),
-            serve("--port", 0, "--data-dir", tmp_path / "data"),
+            error_text(lambda: Client(server.hosts).get_children("/")),  # type: ignore[attr-defined]
+            close_warnings(server),
+            error_text(lambda: asyncio.run(lose_lock(server))),
+            error_text(lambda: asyncio.run(lock_twice(server))),
+            error_text(lambda: lose_reply_to_kazoo(server)),
+            error_text(lambda: asyncio.run(block_the_loop())),
+            error_text(lambda: server.wait_for_node("/missing", timeout=0.1)),
+            start_invalid_daemon("--port", server.port),
+            start_invalid_daemon("--port", 0, "--data-dir", tmp_path / "data"),
         ]
     pytester.makepyfile(
         """
@@ -209,5 +209,5 @@ def test_each_heading_is_a_message(pytester: pytest.Pytester, tmp_path: Path) ->
     )
     texts.append(pytester.runpytest_inprocess(*QUIET).stdout.str())
 
-    assert [one for one in headings() if not any(is_in(one, text) for text in texts)] == [], "\n".join(texts)
+    assert [one for one in headings() if not any(contains_message(one, text) for text in texts)] == [], "\n".join(texts)
     assert len(headings()) == 17

@@ -38,7 +38,7 @@ def use_lock(folder: Path) -> None:
 
 
 def start(folder: Path, *command: str) -> subprocess.Popen[str]:
-    """Start Python without the settings of the pytest process around this test."""
+    """Start the program in an environment without the settings of this pytest process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.Popen(
         [sys.executable, *command],
@@ -89,7 +89,7 @@ def test_documented_test_passes_with_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_program_waits_for_server_and_stops_on_signal(tmp_path: Path) -> None:
+def test_fenced_storage_program_waits_for_server_and_stops(tmp_path: Path) -> None:
     with Server() as server:
         server.refuse_connections()
         write_files(tmp_path, server.hosts)
@@ -108,13 +108,13 @@ def test_program_waits_for_server_and_stops_on_signal(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_program_stops_without_server(tmp_path: Path) -> None:
+def test_fenced_storage_program_stops_without_server(tmp_path: Path) -> None:
     with Server() as server:
         server.refuse_connections()
         write_files(tmp_path, server.hosts)
         with start(tmp_path, "report.py") as process:
             while process.poll() is None and not (tmp_path / "report.db").exists():
-                time.sleep(0.05)  # the handlers of signals are installed before the database is created
+                time.sleep(0.05)  # the database exists, so the signal handlers are installed
             time.sleep(0.2)
             process.terminate()
             output, _ = process.communicate(timeout=DEADLINE_S)

@@ -30,10 +30,10 @@ PAGES: Final = (
     *(f"reference/{name}" for name in ("acl", "barriers", "caches", "client", "counters", "discovery", "elections")),
     *(f"reference/{name}" for name in ("errors", "leases", "locks", "queues", "serializers", "workers")),
 )
-ENDLESS: Final = re.compile(r"\.states\(\)|in events|\.run\(lead\)")
+ENDLESS_STATEMENTS: Final = re.compile(r"\.states\(\)|in events|\.run\(lead\)")
 """Statements that run until they are cancelled."""
 LIMIT_S: Final = 2.0
-"""Virtual time that a statement may take."""
+"""Limit for a statement, in virtual seconds."""
 
 
 class Fragment(NamedTuple):
@@ -48,7 +48,7 @@ class Fragment(NamedTuple):
 
 
 def fragments() -> list[Fragment]:
-    """Return the fragments of all pages, without those that show a mistake."""
+    """Return the fragments of all pages, except fragments that show a mistake."""
     return [
         Fragment(page, text.count("\n", 0, match.start(1)), match[1])
         for page in PAGES
@@ -59,13 +59,13 @@ def fragments() -> list[Fragment]:
 
 
 @contextlib.asynccontextmanager
-async def names(simulation: Simulation) -> AsyncIterator[dict[str, Any]]:
-    """Start a server with nodes that change; yield the names that fragments use."""
+async def open_namespace(simulation: Simulation) -> AsyncIterator[dict[str, Any]]:
+    """Start a server with nodes that change, and yield the names that fragments use."""
     async with simulation.server() as server, Client(server.hosts) as zk, Client(server.hosts) as other:
         server.populate({"/app": {str(n): b"" for n in range(1000)}, "/a": b"0"})
         server.populate({"/app/greeting": b"hello", "/state": b"", "/report": b"", "/locks": b""})
         for _ in range(3):
-            server.set("/a", b"1")  # its version is 3 then
+            server.set("/a", b"1")  # to version 3, which fragments expect
 
         async def change() -> None:
             while True:
@@ -85,7 +85,7 @@ async def names(simulation: Simulation) -> AsyncIterator[dict[str, Any]]:
 
 
 async def run_statement(statement: ast.stmt, fragment: Fragment, namespace: dict[str, Any]) -> bool:
-    """Run one statement; return whether it ended by itself."""
+    """Run one statement. Return whether it ended without being cancelled."""
     module = ast.Module([statement], type_ignores=[])
     code = compile(module, str(fragment), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     running = types.FunctionType(code, namespace)()
@@ -99,18 +99,18 @@ async def run_statement(statement: ast.stmt, fragment: Fragment, namespace: dict
 
 
 @pytest.mark.parametrize("fragment", fragments(), ids=str)
-def test_fragment_runs(fragment: Fragment) -> None:
+def test_code_fragment_in_docs_runs(fragment: Fragment) -> None:
     simulation = Simulation(seed=1)
 
     async def main() -> None:
-        async with names(simulation) as namespace:
+        async with open_namespace(simulation) as namespace:
             code = fragment.code.replace("127.0.0.1:2181", namespace["hosts"])
             for statement in ast.parse(code).body:
-                endless = ENDLESS.search(ast.unparse(statement)) is not None
+                endless = ENDLESS_STATEMENTS.search(ast.unparse(statement)) is not None
                 assert await run_statement(statement, fragment, namespace) != endless
 
     simulation.run(main())
 
 
-def test_pages_have_fragments() -> None:
+def test_docs_have_code_fragments() -> None:
     assert {fragment.page for fragment in fragments()} == set(PAGES)

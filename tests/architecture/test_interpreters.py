@@ -25,8 +25,8 @@ from zoolet.testing import Server
 PUBLIC: Final = (zoolet.client, zoolet.client.blocking, zoolet.client.recipes, zoolet.testing)
 
 
-def run(*words: str) -> str:
-    """Run Python; return its output."""
+def run_python(*words: str) -> str:
+    """Run Python, and return its output."""
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -37,7 +37,9 @@ def run(*words: str) -> str:
 
 @pytest.mark.slow
 def test_run_with_admin_works_without_docstrings() -> None:
-    assert run("-OO", "-m", "zoolet", "run", "--admin", "--", "sh", "-c", "echo $ZOOLET_ADMIN").startswith("http://")
+    assert run_python("-OO", "-m", "zoolet", "run", "--admin", "--", "sh", "-c", "echo $ZOOLET_ADMIN").startswith(
+        "http://"
+    )
 
 
 @pytest.mark.slow
@@ -47,7 +49,7 @@ from zoolet.testing import Cluster, Server
 from zoolet.testing.control.commands import endpoint_commands
 print(*sorted(command.summary for kind in (Server, Cluster) for command in endpoint_commands(kind).values()), sep="\\n")
 """
-    summaries = run("-OO", "-c", code).splitlines()
+    summaries = run_python("-OO", "-c", code).splitlines()
 
     assert "Drop." in summaries
     assert "." not in summaries
@@ -66,11 +68,11 @@ help(zoolet.testing)
 print([name for name in zoolet.testing.__all__ if not hasattr(zoolet.testing, name)])
 """
 
-    assert run("-c", code).endswith("[]\n")
+    assert run_python("-c", code).endswith("[]\n")
 
 
 @pytest.mark.parametrize("old", ["del pytest.StashKey", "pytest.hookimpl = lambda hookwrapper=False: None"])
-def test_plugin_is_off_with_old_pytest(old: str) -> None:
+def test_plugin_is_disabled_with_old_pytest(old: str) -> None:
     code = f"""
 import pytest
 {old}
@@ -79,7 +81,8 @@ print(hasattr(zoolet.testing.plugin, "pytest_plugins"), zoolet.testing.plugin.py
 """
 
     assert (
-        run("-c", code) == "False zoolet: its fixtures are off, because they need pytest 7.0 and pluggy 1.2 or newer\n"
+        run_python("-c", code)
+        == "False zoolet: its fixtures are off, because they need pytest 7.0 and pluggy 1.2 or newer\n"
     )
 
 
@@ -115,7 +118,7 @@ def test_type_hints_of_public_names_resolve(module: ModuleType) -> None:
 
 
 @pytest.fixture
-def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse threads as an isolated subinterpreter does."""
 
     def refuse(thread: threading.Thread) -> None:
@@ -124,11 +127,11 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
-def test_server_without_threads_names_alternative(no_threads: None) -> None:
+def test_server_without_threads_names_alternative(without_threads: None) -> None:
     with pytest.raises(RuntimeError, match=r"isolated subinterpreters; use 'async with'"):
         Server().start()
 
 
-def test_blocking_client_names_alternative_to_threads(no_threads: None) -> None:
+def test_blocking_client_names_alternative_to_threads(without_threads: None) -> None:
     with pytest.raises(RuntimeError, match=r"isolated subinterpreters; zoolet\.client\.Client needs no thread"):
         Client("127.0.0.1:1").start()

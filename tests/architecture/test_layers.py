@@ -20,17 +20,17 @@ import pytest
 from support.rooms import ROOMS, ROOT, modules
 from support.rows import for_each
 
-PURE: Final = frozenset(
+PURE_MODULES: Final = frozenset(
     """
     __future__ base64 binascii bisect codecs collections contextlib dataclasses enum functools hashlib heapq hmac
     inspect ipaddress itertools linecache math operator re struct types typing zlib
     """.split()
 )
 """Modules of the standard library that the pure parts may use."""
-NAMES_OF: Final = {"random": {"Random"}}
+PURE_NAMES: Final = {"random": {"Random"}}
 """Modules with the only names that the pure parts may import from them, as types of their arguments."""
-IMPURE: Final = frozenset({"asyncio", "time", "socket", "os", "threading"})
-"""Modules that the pure parts never use. None of them is in PURE; the list gives a better message."""
+IMPURE_MODULES: Final = frozenset({"asyncio", "time", "socket", "os", "threading"})
+"""Modules that the pure parts must not use. They are not in PURE_MODULES, but this list gives a better message."""
 
 
 class Layer(NamedTuple):
@@ -49,24 +49,26 @@ class Layer(NamedTuple):
     never: tuple[str, ...] = ()
 
 
-def floors(*names: str) -> tuple[str, ...]:
+def toolkit_parts(*names: str) -> tuple[str, ...]:
     """Return the paths of folders of the test toolkit."""
     return tuple(f"testing/{name}" for name in names)
 
 
 TESTING: Final = ("protocol", "server/core", "testing/signatures")
-INNER: Final = tuple(f"client/aio/{name}" for name in ("compound", "connection", "core", "fork", "hooks", "view"))
-"""The internals of a client, which recipes must not use."""
-BELOW_RECIPES: Final = ("protocol", "client/wire", "client/aio", "client/serializers")
+CLIENT_INTERNALS: Final = tuple(
+    f"client/aio/{name}" for name in ("compound", "connection", "core", "fork", "hooks", "view")
+)
+"""The internal modules of a client, which recipes must not import."""
+PARTS_BELOW_RECIPES: Final = ("protocol", "client/wire", "client/aio", "client/serializers")
 CORE: Final = ("call", "connection", "core", "fork", "hooks", "one_shot_event")
 SURFACE: Final = tuple(
     f"client/aio/{name}"
     for name in ("compound", "limits", "operations", "reliable", "subtree", "supervision", "view", "watcher")
 )
 """Modules above the core of a client, which the core must not import."""
-ORDER: Final = ("__init__", *ROOMS, "__main__")
+ROOM_ORDER: Final = ("__init__", *ROOMS, "__main__")
 """The rooms and the two modules in the root, from the bottom up."""
-EVERY: Final = (ROOT / "__init__.py", *modules(*ROOMS), ROOT / "__main__.py")
+ALL_MODULES: Final = (ROOT / "__init__.py", *modules(*ROOMS), ROOT / "__main__.py")
 """The files of all modules."""
 LAYERS: Final = (
     # the rooms
@@ -88,16 +90,16 @@ LAYERS: Final = (
     # in the client
     Layer(("client/serializers",), ("client/serializers",)),
     Layer(("client/wire",), ("protocol", "client/wire", "client/serializers"), pure=True),
-    Layer(("client/aio",), BELOW_RECIPES),
+    Layer(("client/aio",), PARTS_BELOW_RECIPES),
     Layer(tuple(f"client/aio/{name}" for name in CORE), ("protocol", "client/wire", "client/aio"), never=SURFACE),
-    Layer(("client/recipes",), (*BELOW_RECIPES, "client/recipes"), never=INNER),
-    Layer(("client/client",), (*BELOW_RECIPES, "client/recipes")),
+    Layer(("client/recipes",), (*PARTS_BELOW_RECIPES, "client/recipes"), never=CLIENT_INTERNALS),
+    Layer(("client/client",), (*PARTS_BELOW_RECIPES, "client/recipes")),
     # in the test toolkit
     Layer(("testing/signatures",), (), pure=True),
     Layer(("testing/frames",), (*TESTING, "testing/frames")),
-    Layer(("testing/state",), (*TESTING, "server/net/clock", *floors("frames", "state"))),
-    Layer(("testing/run",), (*TESTING, "server/net", "server/config", *floors("frames", "state", "run"))),
-    Layer(("testing/recording",), (*TESTING, *floors("frames", "run", "recording"))),
+    Layer(("testing/state",), (*TESTING, "server/net/clock", *toolkit_parts("frames", "state"))),
+    Layer(("testing/run",), (*TESTING, "server/net", "server/config", *toolkit_parts("frames", "state", "run"))),
+    Layer(("testing/recording",), (*TESTING, *toolkit_parts("frames", "run", "recording"))),
     # in the command
     Layer(("cli/event_loop", "cli/stdout"), ()),
     Layer(("cli/usage",), ("protocol",)),
@@ -105,7 +107,7 @@ LAYERS: Final = (
 )
 
 
-def place(path: Path) -> str:
+def table_name(path: Path) -> str:
     """Return a module's name in the table: its path below the root without ``.py``, or the folder of a package."""
     return path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__")
 
@@ -116,18 +118,18 @@ def package_of(path: Path) -> str:
     return ".".join(("zoolet", *folder.relative_to(ROOT).parts))
 
 
-def within(name: str, part: str) -> bool:
+def is_inside(name: str, part: str) -> bool:
     """Return whether a module is a part or inside a part."""
     return name == part or name.startswith(part + "/")
 
 
 def layer_of(name: str) -> Layer:
-    """Find the row of a module: the row with the most specific path."""
-    rows = [(len(part), layer) for layer in LAYERS for part in layer.parts if within(name, part)]
+    """Return the row of a module, which is the row with the most specific path."""
+    rows = [(len(part), layer) for layer in LAYERS for part in layer.parts if is_inside(name, part)]
     return max(rows, key=lambda row: row[0])[1]
 
 
-def absolute(module: str, package: str) -> str:
+def absolute_name(module: str, package: str) -> str:
     """Return the full name of a relative module name."""
     name = module.lstrip(".")
     if name == module:
@@ -136,20 +138,20 @@ def absolute(module: str, package: str) -> str:
     return ".".join([*base, name]).strip(".")
 
 
-def imports(nodes: Iterable[ast.AST], package: str) -> set[tuple[str, str]]:
+def find_imports(nodes: Iterable[ast.AST], package: str) -> set[tuple[str, str]]:
     """Find the imports of a module: pairs of a module and an imported name, or ``""``."""
     found = set()
     for node in nodes:
         if isinstance(node, ast.Import):
             found |= {(alias.name, "") for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            module = absolute("." * node.level + (node.module or ""), package)
+            module = absolute_name("." * node.level + (node.module or ""), package)
             found |= {(module, alias.name) for alias in node.names}
         elif is_call_of_import_module(node):
             names = [
                 one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)
             ]
-            found |= {(absolute(name.rstrip("."), package), "") for name in names[:1]}
+            found |= {(absolute_name(name.rstrip("."), package), "") for name in names[:1]}
     return found
 
 
@@ -160,7 +162,7 @@ def is_call_of_import_module(node: ast.AST) -> bool:
 
 
 def zoolet_imports(found: Iterable[tuple[str, str]]) -> set[str]:
-    """Keep the imports of zoolet, with names as in the table; a name imported from a package may be its module."""
+    """Keep the imports of zoolet, with names as in the table. A name imported from a package may be a module."""
     names = set()
     for module, name in found:
         if module.split(".")[0] == "zoolet":
@@ -171,7 +173,7 @@ def zoolet_imports(found: Iterable[tuple[str, str]]) -> set[str]:
 
 
 @cache
-def importing(path: Path, *, types: bool = True) -> list[ast.AST]:
+def importing_nodes(path: Path, *, types: bool = True) -> list[ast.AST]:
     """Return the nodes of a module that import; *types* includes imports only for types.
 
     The whole syntax trees of the package would take 70 MB.
@@ -184,34 +186,36 @@ def importing(path: Path, *, types: bool = True) -> list[ast.AST]:
     return [node for node in nodes if node not in only_types]
 
 
-def imported(path: Path) -> set[str]:
+def imported_parts(path: Path) -> set[str]:
     """Find the zoolet modules that a module imports."""
-    return zoolet_imports(imports(importing(path), package_of(path)))
+    return zoolet_imports(find_imports(importing_nodes(path), package_of(path)))
 
 
-def forbidden(name: str, source: str) -> set[str]:
+def forbidden_imports(name: str, source: str) -> set[str]:
     """Find the imports of a module that its layer forbids."""
-    layer, found = layer_of(name), imports(ast.walk(ast.parse(source)), package_of(ROOT / name))
+    layer, found = layer_of(name), find_imports(ast.walk(ast.parse(source)), package_of(ROOT / name))
     wrong = {
         one
         for one in zoolet_imports(found)
-        if not any(within(one, part) for part in layer.ours) or any(within(one, part) for part in layer.never)
+        if not any(is_inside(one, part) for part in layer.ours) or any(is_inside(one, part) for part in layer.never)
     }
     if layer.pure:
-        others = {(module, taken) for module, taken in found if module.split(".")[0] not in {*PURE, "zoolet"}}
-        wrong |= {f"{module}.{taken}".strip(".") for module, taken in others if taken not in NAMES_OF.get(module, ())}
+        others = {(module, taken) for module, taken in found if module.split(".")[0] not in {*PURE_MODULES, "zoolet"}}
+        wrong |= {f"{module}.{taken}".strip(".") for module, taken in others if taken not in PURE_NAMES.get(module, ())}
     return wrong
 
 
-@for_each("path", EVERY, ids=place)
+@for_each("path", ALL_MODULES, ids=table_name)
 def test_module_imports_only_allowed_layers(path: Path) -> None:
-    assert forbidden(place(path), path.read_text()) == set()
+    assert forbidden_imports(table_name(path), path.read_text()) == set()
 
 
-@for_each("path", EVERY, ids=place)
+@for_each("path", ALL_MODULES, ids=table_name)
 def test_imports_inside_package_are_relative(path: Path) -> None:
     # relative imports let editors, forges and type checkers resolve them in a bare checkout
-    named = {module for module, _ in imports((node for node in importing(path) if not _is_relative(node)), "")}
+    named = {
+        module for module, _ in find_imports((node for node in importing_nodes(path) if not _is_relative(node)), "")
+    }
 
     assert {module for module in named if module.split(".")[0] in {"zoolet", *ROOMS}} == set()
 
@@ -222,14 +226,16 @@ def _is_relative(node: ast.AST) -> bool:
 
 def test_imports_between_rooms_run_down() -> None:
     counts: Counter[tuple[str, str]] = Counter()
-    for path in EVERY:
-        others = (name.split("/")[0] or "__init__" for name in imported(path))
-        counts.update((place(path).split("/")[0] or "__init__", other) for other in others)
-    between = sorted((pair for pair in counts if pair[0] != pair[1]), key=lambda pair: list(map(ORDER.index, pair)))
-    upward = [pair for pair in between if ORDER.index(pair[0]) < ORDER.index(pair[1])]
+    for path in ALL_MODULES:
+        others = (name.split("/")[0] or "__init__" for name in imported_parts(path))
+        counts.update((table_name(path).split("/")[0] or "__init__", other) for other in others)
+    between = sorted(
+        (pair for pair in counts if pair[0] != pair[1]), key=lambda pair: list(map(ROOM_ORDER.index, pair))
+    )
+    upward = [pair for pair in between if ROOM_ORDER.index(pair[0]) < ROOM_ORDER.index(pair[1])]
     print(*(f"{one:8} -> {other:8} {counts[one, other]:4}" for one, other in between), sep="\n")
-    rooms = {one: {other for first, other in between if first == one} for one in ORDER}
-    print(f"{len(upward)} upward, {len(circles(rooms))} circles")
+    rooms = {one: {other for first, other in between if first == one} for one in ROOM_ORDER}
+    print(f"{len(upward)} upward, {len(import_cycles(rooms))} circles")
 
     assert upward == []
     assert {("server", "protocol"), ("cli", "testing")} <= set(between)
@@ -237,19 +243,19 @@ def test_imports_between_rooms_run_down() -> None:
 
 
 @for_each("layer", LAYERS, ids=lambda layer: layer.parts[0])
-def test_parts_of_rooms_import_no_more_than_room(layer: Layer) -> None:
+def test_parts_of_rooms_import_only_what_room_may_import(layer: Layer) -> None:
     room = layer_of(layer.parts[0].split("/")[0])
 
-    assert [one for one in layer.ours if not any(within(one, part) for part in room.ours)] == []
+    assert [one for one in layer.ours if not any(is_inside(one, part) for part in room.ours)] == []
 
 
-def test_pure_parts_exist() -> None:
+def test_folders_of_pure_modules_exist() -> None:
     # a table of missing folders would forbid nothing
     assert len(modules("protocol")) > 5
     assert len(modules("server/core")) > 10
 
 
-def test_every_part_of_table_exists() -> None:
+def test_every_part_in_table_of_layers_exists() -> None:
     named = {part for layer in LAYERS for part in (*layer.parts, *layer.ours, *layer.never)}
 
     assert {part for part in named if not (ROOT / part).exists() and not (ROOT / f"{part}.py").exists()} == set()
@@ -259,18 +265,18 @@ def test_every_part_of_table_exists() -> None:
 
 
 def imported_modules(path: Path, known: set[str], *, types: bool) -> set[str]:
-    """Find the zoolet modules that a module imports; *types* includes imports only for types."""
-    names = zoolet_imports(imports(importing(path, types=types), package_of(path)))
-    return {name for name in names if name in known and not within(place(path), name)}
+    """Return the zoolet modules that a module imports. With *types*, include imports only for types."""
+    names = zoolet_imports(find_imports(importing_nodes(path, types=types), package_of(path)))
+    return {name for name in names if name in known and not is_inside(table_name(path), name)}
 
 
-def graph_of(*, types: bool) -> dict[str, set[str]]:
-    """Return the imports of every module; *types* includes imports only for types."""
-    paths = {place(path): path for path in EVERY}
+def import_graph(*, types: bool) -> dict[str, set[str]]:
+    """Return the imports of every module. With *types*, include imports only for types."""
+    paths = {table_name(path): path for path in ALL_MODULES}
     return {name: imported_modules(path, set(paths), types=types) for name, path in paths.items()}
 
 
-def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+def import_cycles(graph: dict[str, set[str]]) -> list[set[str]]:
     """Find the maximal sets of modules that can all reach each other."""
     reached = {name: set(others) for name, others in graph.items()}
     for middle in graph:
@@ -286,22 +292,22 @@ def folder(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert list(graphlib.TopologicalSorter(graph_of(types=False)).static_order())
+def test_module_imports_have_no_cycles() -> None:
+    assert list(graphlib.TopologicalSorter(import_graph(types=False)).static_order())
 
 
-def test_circles_in_types_stay_inside_one_folder() -> None:
+def test_type_import_cycles_stay_inside_one_folder() -> None:
     # inside a folder, a Protocol with one implementation would only repeat its signatures
-    found = circles(graph_of(types=True))
+    found = import_cycles(import_graph(types=True))
 
     assert [circle for circle in found if len({folder(name) for name in circle}) > 1] == []
     assert {"testing/frames/frame_queue", "testing/frames/interceptor"} <= set().union(*found)
 
 
-def test_circle_through_two_folders_is_found() -> None:
+def test_cycle_through_two_folders_is_found() -> None:
     graph = {"a/one": {"a/two"}, "a/two": {"b/three"}, "b/three": {"a/one"}, "a/four": {"a/one"}}
 
-    assert circles(graph)[0] == {"a/one", "a/two", "b/three"}
+    assert import_cycles(graph)[0] == {"a/one", "a/two", "b/three"}
 
 
 # --- tests of the functions above ---
@@ -349,8 +355,8 @@ def test_circle_through_two_folders_is_found() -> None:
         ("__main__", "from .server.app import assemble"),
     ],
 )
-def test_planted_import_is_found(name: str, source: str) -> None:
-    assert forbidden(name, source) != set()
+def test_forbidden_import_is_found(name: str, source: str) -> None:
+    assert forbidden_imports(name, source) != set()
 
 
 @pytest.mark.parametrize(
@@ -365,9 +371,9 @@ def test_planted_import_is_found(name: str, source: str) -> None:
     ],
 )
 def test_allowed_import_is_accepted(name: str, source: str) -> None:
-    assert forbidden(name, source) == set()
+    assert forbidden_imports(name, source) == set()
 
 
 def test_pure_and_impure_lists_are_disjoint() -> None:
-    assert PURE & IMPURE == set()
-    assert PURE <= sys.stdlib_module_names
+    assert PURE_MODULES & IMPURE_MODULES == set()
+    assert PURE_MODULES <= sys.stdlib_module_names

@@ -14,7 +14,7 @@ from support.rooms import ROOMS, ROOT
 
 PIP: Final = ".venv/bin/pip install --quiet --disable-pip-version-check --editable"
 SERVE: Final = ".venv/bin/zoolet serve --port 2181"
-AGAIN: Final = ".venv is from a different Python or folder, so it is made again\n"
+RECREATED_MESSAGE: Final = ".venv is from a different Python or folder, so it is made again\n"
 PYTHON: Final = """#!/bin/sh
 # A stand-in for Python: the programs of the environment that it makes write down how they are called.
 case "$1 $2" in
@@ -30,11 +30,21 @@ case "$1 $2" in
     chmod +x "$folder"/bin/* ;;
 esac
 """
-LEFT_OUT: Final = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PORT", "WORKERS", "PYTHON", "PIP_USER")
-"""Variables that would pass the options of `make test` on."""
+REMOVED_VARIABLES: Final = (
+    "MAKEFLAGS",
+    "MFLAGS",
+    "MAKELEVEL",
+    "MAKEOVERRIDES",
+    "ARGS",
+    "PORT",
+    "WORKERS",
+    "PYTHON",
+    "PIP_USER",
+)
+"""Variables to remove, because they contain the options of `make test`."""
 
 
-class Making:
+class MakeRun:
     """The parts of a fresh clone that make uses, with an environment that installs nothing."""
 
     def __init__(self, folder: Path) -> None:
@@ -47,10 +57,10 @@ class Making:
         (folder / "python3").chmod(0o755)
 
     def make(self, *words: str, exit_code: int = 0, **variables: str) -> list[str]:
-        """Run make; return the environment's commands that were called, except Python."""
+        """Run make. Return the calls of the environment's commands, except Python."""
         called = self.folder / "called"
         called.write_text("")
-        environ = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
+        environ = {name: value for name, value in os.environ.items() if name not in REMOVED_VARIABLES}
         environ |= {"PATH": f"{self.folder}:{os.environ['PATH']}", **variables}
         done = subprocess.run(
             ["make", *words], cwd=self.folder, env=environ, capture_output=True, text=True, check=False
@@ -61,39 +71,39 @@ class Making:
 
 
 @pytest.fixture
-def making(tmp_path: Path) -> Making:
-    """A fresh clone to run make in. There is a space in its path."""
+def making(tmp_path: Path) -> MakeRun:
+    """A fresh clone to run make in, with a space in its path."""
     if not shutil.which("make"):
         pytest.skip("there is no make")
-    return Making(tmp_path / "a clone")
+    return MakeRun(tmp_path / "a clone")
 
 
-def test_make_run_installs_daemon_once(making: Making) -> None:
+def test_make_run_installs_daemon_once(making: MakeRun) -> None:
     assert making.make("run") == [f"{PIP} .", SERVE]
     assert making.make("run") == [SERVE]
     assert making.errors == ""
 
 
-def test_make_setup_adds_test_tools_later(making: Making) -> None:
+def test_make_setup_adds_test_tools_later(making: MakeRun) -> None:
     making.make("run")
 
     assert making.make("setup") == [f"{PIP} .[dev]"]
     assert making.make("setup") == []
 
 
-def test_make_setup_installs_daemon(making: Making) -> None:
+def test_make_setup_installs_daemon(making: MakeRun) -> None:
     assert making.make("setup") == [f"{PIP} .[dev]"]
     assert making.make("run") == [SERVE]
 
 
 @pytest.mark.parametrize("extra", ["docs", "jks"])
-def test_extra_tools_are_installed_separately(making: Making, extra: str) -> None:
+def test_make_installs_extra_tools_in_separate_steps(making: MakeRun, extra: str) -> None:
     assert making.make(f".venv/.{extra}") == [f"{PIP} .[{extra}]"]
     assert making.make(f".venv/.{extra}") == []
     assert making.make("setup") == [f"{PIP} .[dev]"]
 
 
-def test_named_python_gets_its_own_environment(making: Making) -> None:
+def test_named_python_gets_its_own_environment(making: MakeRun) -> None:
     making.make("setup")
 
     assert making.make("setup", "PYTHON=python3") == [f"{PIP} .[dev]".replace(".venv", ".venv-3.14.15")]
@@ -101,24 +111,24 @@ def test_named_python_gets_its_own_environment(making: Making) -> None:
     assert making.make("setup") == []
 
 
-def test_environment_of_other_python_is_recreated(making: Making) -> None:
+def test_environment_of_different_python_is_recreated(making: MakeRun) -> None:
     making.make("setup")
 
     assert making.make("setup", RELEASE="3.14.16") == [f"{PIP} .[dev]"]
-    assert making.errors == AGAIN
+    assert making.errors == RECREATED_MESSAGE
     assert making.make("setup", RELEASE="3.14.16") == []
 
 
-def test_environment_of_moved_clone_is_made_again(making: Making) -> None:
+def test_environment_of_moved_clone_is_recreated(making: MakeRun) -> None:
     making.make("run")
     making.folder = making.folder.rename(making.folder.with_name("moved"))
 
     assert making.make("run") == [f"{PIP} .", SERVE]
-    assert making.errors == AGAIN
+    assert making.errors == RECREATED_MESSAGE
     assert making.make("run") == [SERVE]
 
 
-def test_environment_of_copied_clone_is_made_again(making: Making) -> None:
+def test_environment_of_copied_clone_is_recreated(making: MakeRun) -> None:
     making.make("run")
     original = making.folder
     making.folder = shutil.copytree(original, original.with_name("copy"))
@@ -129,7 +139,7 @@ def test_environment_of_copied_clone_is_made_again(making: Making) -> None:
 
 
 @pytest.mark.parametrize("link", [False, True])
-def test_environment_that_make_did_not_create_is_kept(making: Making, link: bool) -> None:
+def test_environment_that_make_did_not_create_is_kept(making: MakeRun, link: bool) -> None:
     own = making.folder / ("own" if link else ".venv")
     own.mkdir()
     (own / "precious").touch()
@@ -142,20 +152,20 @@ def test_environment_that_make_did_not_create_is_kept(making: Making, link: bool
     assert (own / "precious").exists()
 
 
-def test_interrupted_environment_is_recreated(making: Making) -> None:
+def test_interrupted_environment_is_recreated(making: MakeRun) -> None:
     (making.folder / ".venv").mkdir()
     (making.folder / ".venv" / ".origin").touch()
 
     assert making.make("setup") == [f"{PIP} .[dev]"]
 
 
-def test_pip_ignores_user_option_of_its_configuration(making: Making) -> None:
+def test_pip_ignores_user_option_of_its_configuration(making: MakeRun) -> None:
     making.make("setup", PIP_USER="1")
 
     assert (making.folder / "user").read_text() == "0\n"
 
 
-def test_make_runs_one_target_at_a_time(making: Making) -> None:
+def test_make_runs_one_target_at_a_time(making: MakeRun) -> None:
     assert making.make("-j4", "run", "setup") == [f"{PIP} .", SERVE, f"{PIP} .[dev]"]
 
 
@@ -165,7 +175,7 @@ def test_commands_quote_folder_of_clone() -> None:
     assert [line for line in recipes if re.search(r'(?<![",])\$\((CURDIR|SOURCES|or \$\(FOLDER)', line)] == []
 
 
-def test_make_clean_removes_every_environment(making: Making) -> None:
+def test_make_clean_removes_every_environment(making: MakeRun) -> None:
     making.make("setup")
     making.make("setup", "PYTHON=python3")
 
@@ -175,7 +185,7 @@ def test_make_clean_removes_every_environment(making: Making) -> None:
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "__init__.py"])
-def test_make_reinstalls_after_change_of_package(making: Making, name: str) -> None:
+def test_make_reinstalls_after_change_of_package(making: MakeRun, name: str) -> None:
     making.make("setup")
     stamp = (making.folder / ".venv" / ".daemon").stat().st_mtime
     os.utime(making.folder / name, (stamp + 1, stamp + 1))
@@ -183,7 +193,7 @@ def test_make_reinstalls_after_change_of_package(making: Making, name: str) -> N
     assert making.make("run") == [f"{PIP} .", SERVE]
 
 
-def test_mypy_reads_root_by_one_link(making: Making) -> None:
+def test_folder_for_mypy_has_one_link_to_root(making: MakeRun) -> None:
     making.make("build/typing/zoolet")
 
     assert [path.resolve() for path in (making.folder / "build/typing").iterdir()] == [making.folder]

@@ -1,4 +1,4 @@
-"""An operation is one row of protocol/operations.py and one handler; server, client, faults and docs need nothing else.
+"""An operation needs only one row of protocol/operations.py and one handler in server, client, faults and docs.
 
 These tests use an invented operation: getUpperCase returns a node's data as text, in upper case.
 """
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 
 import pytest
-from support.calls import ask, connected, create, word
+from support.calls import connect_peer, create, request_reply, send_command
 from support.engine import make_engine
-from support.generators import generator
+from support.generators import load_generator
 from support.numbers import NO_NODE, OK, UNIMPLEMENTED
 from support.peer import Peer
 from support.simulation import with_client
@@ -57,27 +57,27 @@ ROW: Final = Operation(
 
 
 def get_upper_case(state: ServerState, client: ClientConnection, request: GetUpperCaseRequest) -> bytes:
-    """Answer the invented operation."""
+    """Return the data of a node in upper case."""
     node = state.tree.find(request.path)
     return GetUpperCaseResponse((node.data or b"").decode().upper()).encode()
 
 
 @pytest.fixture
 def row(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operation]:
-    """The row in the table, with the handler of its operation registered."""
+    """The row of the invented operation, added to the table together with its handler."""
     monkeypatch.setitem(OPERATIONS, CODE, ROW)
     reads(CODE)(get_upper_case)
     yield ROW
     del TABLE[CODE]
 
 
-# --- without it ---
+# --- without a row for the operation ---
 
 
-def test_op_code_without_row_is_unknown() -> None:
-    peer = connected(make_engine())
+def test_op_code_without_row_in_table_is_unknown() -> None:
+    peer = connect_peer(make_engine())
 
-    reply = ask(peer, CODE, GetUpperCaseRequest("/"))
+    reply = request_reply(peer, CODE, GetUpperCaseRequest("/"))
 
     assert reply.err == UNIMPLEMENTED
     assert peer.closed
@@ -87,8 +87,8 @@ def test_op_code_without_row_is_unknown() -> None:
 
 
 @pytest.mark.usefixtures("row")
-def test_engine_answers_operation() -> None:
-    peer = connected(make_engine())
+def test_engine_answers_new_operation_of_table() -> None:
+    peer = connect_peer(make_engine())
     create(peer, "/a", data=b"quiet")
 
     response = peer.call(CODE, GetUpperCaseRequest("/a"))
@@ -98,9 +98,9 @@ def test_engine_answers_operation() -> None:
 
 @pytest.mark.usefixtures("row")
 def test_error_of_handler_is_error_of_reply() -> None:
-    peer = connected(make_engine())
+    peer = connect_peer(make_engine())
 
-    reply = ask(peer, CODE, GetUpperCaseRequest("/none"))
+    reply = request_reply(peer, CODE, GetUpperCaseRequest("/none"))
 
     assert (reply.err, reply.body) == (NO_NODE, b"")
     assert not peer.closed
@@ -109,19 +109,19 @@ def test_error_of_handler_is_error_of_reply() -> None:
 def read_only_peer() -> Peer:
     """Return a client of a server that is now read-only and has a node ``/a``."""
     engine = make_engine()
-    create(connected(engine), "/a", data=b"quiet")
+    create(connect_peer(engine), "/a", data=b"quiet")
     engine.set_read_only(True)
-    return connected(engine, read_only=True)
+    return connect_peer(engine, read_only=True)
 
 
 @pytest.mark.usefixtures("row")
-def test_read_only_server_answers_operation() -> None:
+def test_read_only_server_answers_new_reading_operation() -> None:
     response = read_only_peer().call(CODE, GetUpperCaseRequest("/a"))
 
     assert response == GetUpperCaseResponse("QUIET")
 
 
-def test_read_only_server_refuses_writing_operation(row: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_only_server_refuses_new_writing_operation(row: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(OPERATIONS, CODE, row._replace(takes_zxid=True))
 
     with pytest.raises(NotReadOnlyError):
@@ -129,11 +129,11 @@ def test_read_only_server_refuses_writing_operation(row: Operation, monkeypatch:
 
 
 @pytest.mark.usefixtures("row")
-def test_cons_shows_short_name() -> None:
+def test_cons_shows_short_name_of_new_operation() -> None:
     engine = make_engine()
-    ask(connected(engine), CODE, GetUpperCaseRequest("/"))
+    request_reply(connect_peer(engine), CODE, GetUpperCaseRequest("/"))
 
-    assert ",lop=UPPR," in word(engine, "cons")
+    assert ",lop=UPPR," in send_command(engine, "cons")
 
 
 # --- faults, views, documentation ---
@@ -167,7 +167,7 @@ def test_recorded_request_names_operation_and_path() -> None:
 
 @pytest.mark.usefixtures("row")
 def test_page_on_compatibility_lists_operation() -> None:
-    assert f"| {CODE} | {NAME} | 4.2 |  | invented |" in generator("compatibility").page().splitlines()
+    assert f"| {CODE} | {NAME} | 4.2 |  | invented |" in load_generator("compatibility").page().splitlines()
 
 
 # --- the client ---
@@ -222,7 +222,7 @@ def test_client_repeats_only_idempotent_operation(row: Operation, monkeypatch: p
     with_client(main)
 
 
-def test_client_refuses_operation_without_row() -> None:
+def test_client_refuses_operation_without_row_in_table() -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(ValueError, match=NAME):
             zk.call(NAME, GetUpperCaseRequest("/a"))

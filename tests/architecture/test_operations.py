@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.daemon import running
+from support.daemon import running_daemon
 
 from zoolet import __version__
 from zoolet.server.admin.figures import GAUGES, OWN_SUMMARIES
-from zoolet.server.admin.metric_help import OTHERS, SAMPLED
+from zoolet.server.admin.metric_help import DECLARED_ELSEWHERE, SLOW_METRICS
 from zoolet.server.config import KEYS
 from zoolet.server.core.metrics import LIMITS
 
@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "operations"
 NODE_EXPORTER: Final = ("node_systemd_timer_last_trigger_seconds", "node_systemd_unit_state")
 PAGES: Final = ("deploy", "durability", "monitoring", "security", "troubleshooting")
-VERIFIED: Final = (("cert", "cert"), ("clients", "shop"))  # authority, certificate
+VERIFIED_CERTIFICATES: Final = (("cert", "cert"), ("clients", "shop"))  # authority, certificate
 
 
 def documents(name: str) -> list[Any]:
@@ -53,7 +53,7 @@ def test_dockerfile_has_labels_constraints_and_ports() -> None:
     assert "EXPOSE 2181 2281 7000 8080" in text
 
 
-def test_unit_creates_folder_of_documented_unix_socket() -> None:
+def test_systemd_unit_creates_folder_of_documented_socket() -> None:
     page = (ROOT / "docs" / "deploy.md").read_text()
     unit = (FOLDER / "zoolet.service").read_text()
 
@@ -61,7 +61,7 @@ def test_unit_creates_folder_of_documented_unix_socket() -> None:
     assert named == re.findall("^RuntimeDirectory=(.*)$", unit, re.M)
 
 
-def test_page_gives_unit_readable_key() -> None:
+def test_deployment_page_gives_systemd_unit_access_to_key() -> None:
     page = (ROOT / "docs" / "deploy.md").read_text()
     tls = page[page.index("## TLS") : page.index("## Unix socket")]
 
@@ -116,26 +116,26 @@ def test_manifests_pin_image_and_have_headless_service() -> None:
 
 
 def test_compose_file_sets_known_variables() -> None:
-    from zoolet.cli.images import BITNAMI, OFFICIAL
+    from zoolet.cli.images import BITNAMI_KEYS, OFFICIAL_KEYS
 
     [compose] = documents("compose.yml")
 
-    assert set(compose["services"]["zookeeper"]["environment"]) <= OFFICIAL.keys() | BITNAMI.keys()
+    assert set(compose["services"]["zookeeper"]["environment"]) <= OFFICIAL_KEYS.keys() | BITNAMI_KEYS.keys()
 
 
 def test_alerts_use_existing_metrics() -> None:
-    from zoolet.server.admin.figures import ADVANCED, BASIC, COUNTERS, NO_COUNTERS
+    from zoolet.server.admin.figures import ADVANCED_SUMMARIES, BASIC_SUMMARIES, COUNTERS, UNUSED_COUNTERS
 
     [rules] = documents("alerts.yml")
     refused = {f"zoolet_refused_{limit}" for limit in LIMITS}
     known = {
         *GAUGES,
         *COUNTERS,
-        *NO_COUNTERS,
-        *BASIC,
-        *ADVANCED,
+        *UNUSED_COUNTERS,
+        *BASIC_SUMMARIES,
+        *ADVANCED_SUMMARIES,
         *OWN_SUMMARIES,
-        *SAMPLED,
+        *SLOW_METRICS,
         *refused,
         *NODE_EXPORTER,
         "up",
@@ -152,7 +152,11 @@ def test_each_metric_of_zoolet_is_on_a_page() -> None:
 
     docs = FOLDER.parent
     pages = (docs / "reference" / "metrics.md").read_text() + (docs / "observer.md").read_text()
-    own = {name for name in (*GAUGES, *COUNTERS, *OWN_SUMMARIES, *SAMPLED, *OTHERS) if name.startswith("zoolet_")}
+    own = {
+        name
+        for name in (*GAUGES, *COUNTERS, *OWN_SUMMARIES, *SLOW_METRICS, *DECLARED_ELSEWHERE)
+        if name.startswith("zoolet_")
+    }
 
     assert {name for name in own if f"`{name}`" not in pages} == set()
 
@@ -169,7 +173,7 @@ def test_each_metric_of_zoolet_is_on_a_page() -> None:
     ],
     ids=["deadlock", "wait", "full disk", "disk that fills", "standby", "large disk"],
 )
-def test_alert_fires(tmp_path: Path, alert: str, series: str, values: str) -> None:
+def test_alert_fires_only_for_its_series(tmp_path: Path, alert: str, series: str, values: str) -> None:
     if shutil.which("promtool") is None:
         pytest.skip("no promtool here")
     firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
@@ -199,7 +203,7 @@ def test_certificates_of_page_are_strict_and_required(tmp_path: Path, monkeypatc
     section = (ROOT / "docs" / "deploy.md").read_text().partition("## TLS")[2]
     commands, checks = re.findall(r"^```sh\n(.*?)^```$", section, re.M | re.S)
     (settings,) = re.findall(r"^```properties\n(.*?)^```$", section, re.M | re.S)
-    verify = [f"openssl verify -x509_strict -CAfile {root}.pem {leaf}.pem\n" for root, leaf in VERIFIED]
+    verify = [f"openssl verify -x509_strict -CAfile {root}.pem {leaf}.pem\n" for root, leaf in VERIFIED_CERTIFICATES]
     monkeypatch.chdir(tmp_path)
     Path("zoo.cfg").write_text(settings.replace("/run/credentials/zoolet.service", ".").replace("2281", "0"))
 
@@ -207,7 +211,7 @@ def test_certificates_of_page_are_strict_and_required(tmp_path: Path, monkeypatc
     done = subprocess.run(["sh", "-e"], input=script, capture_output=True, text=True, check=False)
     assert done.stdout == "cert.pem: OK\nshop.pem: OK\n", done.stderr
 
-    with running("zoo.cfg") as daemon:
+    with running_daemon("zoo.cfg") as daemon:
         lines = checks.replace("localhost:2281", f"localhost:{daemon.port()}").splitlines()
         calls = [[sys.executable, "-m", *shlex.split(line, comments=True)] for line in lines]
         results = [subprocess.run(call, capture_output=True, text=True, check=False) for call in calls]
@@ -216,7 +220,7 @@ def test_certificates_of_page_are_strict_and_required(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_page_names_existing_keys(name: str) -> None:
+def test_operations_page_names_only_existing_keys(name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text()
     names = {key.name for key in KEYS}
     used = set(re.findall(r"\b((?:admin|zoolet|ssl|metricsProvider|audit|autopurge)\.[A-Za-z.]+)\b", page))

@@ -26,14 +26,14 @@ from support.rooms import ROOMS, ROOT
 import zoolet
 import zoolet.testing
 
-MADE: Final = (".*", "__pycache__", "build", "dist", "*.egg-info", "out", "zkload")
+IGNORED_FILES: Final = (".*", "__pycache__", "build", "dist", "*.egg-info", "out", "zkload")
 """Generated and hidden files, which a fresh clone does not contain or a build does not need."""
-PLACES: Final = ("root", "parent", "foreign")
+FOLDER_NAMES: Final = ("root", "parent", "foreign")
 ENVIRONMENT: Final = {
     **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")},
     "SOURCE_DATE_EPOCH": "1800000000",
 }
-"""Without the path of this clone. Some tests need the bytecode that Python writes by default."""
+"""The environment of commands: without the path of this clone, and with bytecode, which some tests need."""
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +42,13 @@ def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def folders() -> set[Path]:
+def module_folders() -> set[Path]:
     """Find the folders that hold modules."""
     return {path.parent.relative_to(ROOT) for part in ROOMS for path in (ROOT / part).rglob("*.py")}
 
 
-def run(folder: Path, *command: str | Path, umask: int = -1) -> str:
-    """Run a command in a folder; return its output."""
+def run_command(folder: Path, *command: str | Path, umask: int = -1) -> str:
+    """Run a command in a folder, and return its output."""
     done = subprocess.run(
         command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, umask=umask, check=False
     )
@@ -59,17 +59,17 @@ def run(folder: Path, *command: str | Path, umask: int = -1) -> str:
 # --- metadata ---
 
 
-def test_list_of_packages_is_complete(project: dict[str, Any]) -> None:
+def test_list_of_packages_in_setup_is_complete(project: dict[str, Any]) -> None:
     listed = project["tool"]["setuptools"]["packages"]
 
     assert sorted(listed) == [
         "zoolet",
-        *sorted(f"zoolet.{folder.as_posix().replace('/', '.')}" for folder in folders()),
+        *sorted(f"zoolet.{folder.as_posix().replace('/', '.')}" for folder in module_folders()),
     ]
 
 
 def test_every_package_has_its_init() -> None:
-    assert [folder for folder in folders() if not (ROOT / folder / "__init__.py").exists()] == []
+    assert [folder for folder in module_folders() if not (ROOT / folder / "__init__.py").exists()] == []
 
 
 def test_setuptools_finds_every_room_below_root(project: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ def test_py_typed_is_package_data(project: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("part", ROOMS)
-def test_room_refuses_import_by_other_name(part: str) -> None:
+def test_room_refuses_import_by_second_name(part: str) -> None:
     spec = importlib.util.spec_from_file_location(part, ROOT / part / "__init__.py")
     assert spec is not None
     assert spec.loader is not None
@@ -146,7 +146,7 @@ def test_dependencies_are_msgpack_and_uvloop(project: dict[str, Any]) -> None:
     assert needed <= {"msgpack", "uvloop"}
 
 
-def test_uv_builds_again_after_change_of_any_module(project: dict[str, Any]) -> None:
+def test_uv_rebuilds_after_change_of_any_module(project: dict[str, Any]) -> None:
     files = [key["file"] for key in project["tool"]["uv"]["cache-keys"]]
     (rooms,) = (re.findall(r"\w+", name.partition("/")[0]) for name in files if name.startswith("{"))
 
@@ -162,7 +162,7 @@ def test_every_public_name_of_testing_is_importable(name: str) -> None:
     assert getattr(zoolet.testing, name) is not None
 
 
-def test_zoolet_testing_refuses_other_names() -> None:
+def test_zoolet_testing_refuses_unknown_names() -> None:
     with pytest.raises(AttributeError, match=r"module 'zoolet\.testing' has no attribute 'Sever'"):
         zoolet.testing.Sever  # noqa: B018
 
@@ -193,7 +193,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (FULL or packaging_changed()):
         pytest.skip("nothing that is packaged was added, deleted or declared otherwise (ZOOLET_FULL=1 builds)")
     clone = tmp_path_factory.mktemp("parent") / "zoolet"
-    shutil.copytree(ROOT, clone, ignore=shutil.ignore_patterns(*MADE))
+    shutil.copytree(ROOT, clone, ignore=shutil.ignore_patterns(*IGNORED_FILES))
     for left in ("lib", f"bdist.{sysconfig.get_platform()}/wheel"):
         ghost = clone / "build" / left / "zoolet" / "server" / "ghost.py"
         ghost.parent.mkdir(parents=True)
@@ -205,7 +205,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built in the clone."""
     folder = tmp_path_factory.mktemp("wheel")
-    run(folder, *pip("wheel"), "--no-build-isolation", "--wheel-dir", folder, clone)
+    run_command(folder, *pip_command("wheel"), "--no-build-isolation", "--wheel-dir", folder, clone)
     return next(folder.glob("*.whl"))
 
 
@@ -220,20 +220,20 @@ def sdist(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(source: Path, kind: str, folder: Path, umask: int = -1) -> Path:
-    """Build an sdist or a wheel with the installed setuptools; return the file."""
+    """Build an sdist or a wheel with the installed setuptools, and return the file."""
     call = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
-    return folder / run(source, sys.executable, "-c", call, folder, umask=umask).splitlines()[-1]
+    return folder / run_command(source, sys.executable, "-c", call, folder, umask=umask).splitlines()[-1]
 
 
-def pip(command: str, python: str | Path = sys.executable) -> list[str | Path]:
+def pip_command(command: str, python: str | Path = sys.executable) -> list[str | Path]:
     """Return the start of a pip command line that needs no network."""
     quiet = ["--quiet", "--disable-pip-version-check"]
     return [sys.executable, "-m", "pip", *quiet, "--python", python, command, "--no-index", "--no-deps"]
 
 
-def files(folder: Path) -> set[str]:
+def source_files(folder: Path) -> set[str]:
     """List the files below a folder that a clone also contains."""
-    ignored = shutil.ignore_patterns(*MADE)
+    ignored = shutil.ignore_patterns(*IGNORED_FILES)
     found = set()
     for path, folders, names in os.walk(folder):
         folders[:] = set(folders) - ignored(path, folders)
@@ -241,7 +241,7 @@ def files(folder: Path) -> set[str]:
     return found
 
 
-def packed(wheel: Path) -> set[str]:
+def packed_files(wheel: Path) -> set[str]:
     """List the files in a wheel, without its metadata."""
     names = zipfile.ZipFile(wheel).namelist()
     return {name for name in names if not name.startswith(f"zoolet-{zoolet.__version__}.dist-info/")}
@@ -251,11 +251,15 @@ def packed(wheel: Path) -> set[str]:
 def test_wheel_contains_only_modules(wheel: Path) -> None:
     kept = (".py", ".pyi", "/py.typed")
     parts = {
-        path for path in files(ROOT) if path.split("/")[0] in ROOMS and (path.endswith(kept) or "/static/" in path)
+        path
+        for path in source_files(ROOT)
+        if path.split("/")[0] in ROOMS and (path.endswith(kept) or "/static/" in path)
     }
 
-    pages = {name for name in packed(wheel) if "/data/share/man/man1/" in name}
-    assert packed(wheel) - pages == {f"zoolet/{path}" for path in {"__init__.py", "__main__.py", "py.typed", *parts}}
+    pages = {name for name in packed_files(wheel) if "/data/share/man/man1/" in name}
+    assert packed_files(wheel) - pages == {
+        f"zoolet/{path}" for path in {"__init__.py", "__main__.py", "py.typed", *parts}
+    }
     assert {Path(name).name for name in pages} == {file.name for file in (ROOT / "docs" / "man").iterdir()}
 
 
@@ -269,12 +273,12 @@ def test_description_has_no_relative_links(wheel: Path) -> None:
 
 @pytest.mark.slow
 def test_deleted_module_is_not_in_wheel(wheel: Path) -> None:
-    assert [name for name in packed(wheel) if "ghost" in name] == []
+    assert [name for name in packed_files(wheel) if "ghost" in name] == []
 
 
 @pytest.mark.slow
 def test_sdist_contains_every_file(sdist: Path) -> None:
-    assert files(ROOT) - files(sdist) == set()
+    assert source_files(ROOT) - source_files(sdist) == set()
 
 
 @pytest.mark.slow
@@ -287,7 +291,7 @@ def test_sdist_has_no_build_folder(sdist: Path) -> None:
 def test_wheel_from_sdist_is_equal(wheel: Path, sdist: Path, tmp_path: Path) -> None:
     built = build(sdist, "wheel", tmp_path)
 
-    assert packed(built) == packed(wheel)
+    assert packed_files(built) == packed_files(wheel)
 
 
 @pytest.mark.slow
@@ -316,7 +320,7 @@ def test_builds_at_same_time_are_whole_and_equal(clone: Path, tmp_path: Path, ki
 @pytest.mark.parametrize("kind", ["sdist", "wheel"])
 def test_umask_does_not_change_bytes_of_build(clone: Path, tmp_path: Path, kind: str) -> None:
     strict = shutil.copytree(clone, tmp_path / "zoolet")
-    run(strict, "chmod", "-R", "go-rwx", ".")
+    run_command(strict, "chmod", "-R", "go-rwx", ".")
     outputs = [tmp_path / name for name in ("strict", "usual")]
     for folder in outputs:
         folder.mkdir()
@@ -338,7 +342,7 @@ def test_wheel_build_prints_no_setuptools_warning(clone: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_metadata_name_licences_of_bundled_files(wheel: Path) -> None:
+def test_metadata_lists_licences_of_bundled_files(wheel: Path) -> None:
     names = {name.partition("/licenses/")[2] for name in zipfile.ZipFile(wheel).namelist()} - {""}
     metadata = zipfile.ZipFile(wheel).read(f"zoolet-{zoolet.__version__}.dist-info/METADATA").decode()
 
@@ -348,7 +352,7 @@ def test_metadata_name_licences_of_bundled_files(wheel: Path) -> None:
 
 # --- installs ---
 
-WHICH: Final = "import zoolet; print(zoolet.__version__); print(zoolet.__file__)"
+PRINT_LOCATION: Final = "import zoolet; print(zoolet.__version__); print(zoolet.__file__)"
 
 
 @pytest.fixture(scope="module")
@@ -362,21 +366,21 @@ def places(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
 @pytest.fixture(scope="module")
 def from_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment with the installed wheel."""
-    python = environment(tmp_path_factory.mktemp("wheel") / "venv")
-    run(wheel.parent, *pip("install", python), "--no-compile", wheel)
+    python = create_environment(tmp_path_factory.mktemp("wheel") / "venv")
+    run_command(wheel.parent, *pip_command("install", python), "--no-compile", wheel)
     return python
 
 
 @pytest.fixture(scope="module")
 def editable(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment with an editable install of the clone."""
-    python = environment(tmp_path_factory.mktemp("editable") / "venv")
-    run(clone.parent, *pip("install", python), "--no-build-isolation", "--editable", clone)
+    python = create_environment(tmp_path_factory.mktemp("editable") / "venv")
+    run_command(clone.parent, *pip_command("install", python), "--no-build-isolation", "--editable", clone)
     return python
 
 
-def environment(folder: Path) -> Path:
-    """Create an environment that sees the packages of this one, except editable installs; return its Python."""
+def create_environment(folder: Path) -> Path:
+    """Create an environment that sees this environment's packages except editable installs. Return its Python."""
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "outer.pth").write_text(sysconfig.get_path("purelib"))
@@ -391,23 +395,23 @@ def installed(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", FOLDER_NAMES)
 def test_python_m_zoolet_runs_command(installed: Path, places: dict[str, Path], place: str) -> None:
-    assert run(places[place], installed, "-m", "zoolet", "--help").startswith("usage: zoolet ")
+    assert run_command(places[place], installed, "-m", "zoolet", "--help").startswith("usage: zoolet ")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", FOLDER_NAMES)
 def test_package_is_importable_from_any_folder(installed: Path, places: dict[str, Path], place: str) -> None:
     imports = "import zoolet.testing, zoolet.server, zoolet.client; print(zoolet.testing.Server.__module__)"
 
-    assert run(places[place], installed, "-c", imports).startswith("zoolet.testing")
+    assert run_command(places[place], installed, "-c", imports).startswith("zoolet.testing")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["root", "foreign"])
 def test_wheel_is_not_shadowed(from_wheel: Path, places: dict[str, Path], place: str) -> None:
-    version, file = run(places[place], from_wheel, "-c", WHICH).splitlines()
+    version, file = run_command(places[place], from_wheel, "-c", PRINT_LOCATION).splitlines()
 
     assert version == zoolet.__version__
     assert Path(file).is_relative_to(from_wheel.parents[1])
@@ -416,7 +420,7 @@ def test_wheel_is_not_shadowed(from_wheel: Path, places: dict[str, Path], place:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["root", "parent"])
 def test_editable_install_is_clone(editable: Path, places: dict[str, Path], place: str) -> None:
-    version, file = run(places[place], editable, "-c", WHICH).splitlines()
+    version, file = run_command(places[place], editable, "-c", PRINT_LOCATION).splitlines()
 
     assert version == zoolet.__version__
     assert Path(file) == places["root"] / "__init__.py"
@@ -424,7 +428,7 @@ def test_editable_install_is_clone(editable: Path, places: dict[str, Path], plac
 
 @pytest.mark.slow
 def test_foreign_folder_does_not_hide_editable_install(editable: Path, places: dict[str, Path]) -> None:
-    version, file = run(places["foreign"], editable, "-c", WHICH).splitlines()
+    version, file = run_command(places["foreign"], editable, "-c", PRINT_LOCATION).splitlines()
 
     assert (version, Path(file)) == (zoolet.__version__, places["root"] / "__init__.py")
 
@@ -434,24 +438,27 @@ def test_pythonpath_precedes_editable_install(editable: Path, tmp_path: Path) ->
     (tmp_path / "zoolet").mkdir()
     (tmp_path / "zoolet" / "__init__.py").write_text('__version__ = "other"\n')
 
-    assert run(tmp_path, "env", f"PYTHONPATH={tmp_path}", editable, "-c", WHICH).startswith("other\n")
+    assert run_command(tmp_path, "env", f"PYTHONPATH={tmp_path}", editable, "-c", PRINT_LOCATION).startswith("other\n")
 
 
 @pytest.mark.slow
 def test_old_bytecode_does_not_hide_editable_install(
     clone: Path, wheel: Path, tmp_path: Path, places: dict[str, Path]
 ) -> None:
-    python = environment(tmp_path / "venv")
-    run(tmp_path, *pip("install", python), "--no-compile", wheel)
+    python = create_environment(tmp_path / "venv")
+    run_command(tmp_path, *pip_command("install", python), "--no-compile", wheel)
     (tmp_path / "test_small.py").write_text("def test_small(zoolet):\n    assert zoolet.port\n")
-    run(tmp_path, python, "-m", "pytest")
-    run(tmp_path, *pip("uninstall", python)[:-2], "--yes", "zoolet")
+    run_command(tmp_path, python, "-m", "pytest")
+    run_command(tmp_path, *pip_command("uninstall", python)[:-2], "--yes", "zoolet")
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     assert list(packages.glob("zoolet/__pycache__/*-pytest-*"))
 
-    run(tmp_path, *pip("install", python), "--no-build-isolation", "--editable", clone)
+    run_command(tmp_path, *pip_command("install", python), "--no-build-isolation", "--editable", clone)
 
-    assert run(tmp_path, python, "-c", WHICH).splitlines() == [zoolet.__version__, str(clone / "__init__.py")]
+    assert run_command(tmp_path, python, "-c", PRINT_LOCATION).splitlines() == [
+        zoolet.__version__,
+        str(clone / "__init__.py"),
+    ]
 
 
 @pytest.mark.slow
@@ -468,7 +475,7 @@ def test_pytest_runs_in_root_that_is_package(clone: Path, editable: Path, tmp_pa
         "from support.peer import Peer\n\n\ndef test_small(zoolet):\n    assert zoolet.port and Peer\n"
     )
 
-    output = run(root, editable, "-m", "pytest", "--verbose", "-p", "no:cacheprovider")
+    output = run_command(root, editable, "-m", "pytest", "--verbose", "-p", "no:cacheprovider")
 
     assert "tests/server/net/test_small.py::test_small PASSED" in output
 
@@ -478,7 +485,9 @@ def test_pytest_accepts_earlier_import_of_zoolet(from_wheel: Path, tmp_path: Pat
     (tmp_path / "test_small.py").write_text("def test_small(zoolet):\n    assert zoolet.port\n")
     strict = "['-W', 'error::pytest.PytestAssertRewriteWarning', '-p', 'no:asyncio']"
 
-    output = run(tmp_path, from_wheel, "-c", f"import zoolet.testing, pytest, sys; sys.exit(pytest.main({strict}))")
+    output = run_command(
+        tmp_path, from_wheel, "-c", f"import zoolet.testing, pytest, sys; sys.exit(pytest.main({strict}))"
+    )
 
     assert "1 passed" in output
 

@@ -26,32 +26,32 @@ def pictures() -> ModuleType:
     return module
 
 
-def rows(picture: str) -> list[str]:
+def picture_rows(picture: str) -> list[str]:
     """Return the rows of a picture."""
     return ["".join(row.itertext()) for row in ElementTree.fromstring(picture).iter() if row.tag.endswith("}text")]
 
 
 def zoolet_section(picture: str) -> str:
     """Return the report on the server, without blanks, times, ports and session ids, which differ in each run."""
-    text = re.sub(r"\s+", "", "".join(rows(picture)))
+    text = re.sub(r"\s+", "", "".join(picture_rows(picture)))
     (section,) = re.findall("-zoolet-+(seed.*?)=+short", text)
     return re.sub(r"0x1[0-9a-f]{10,}|\d+\.\d+s|127\.0\.0\.1:\d+", "", section)
 
 
-def test_picture_shows_current_output(pictures: ModuleType) -> None:
-    shown, today = pictures.TERMINAL.read_text(), pictures.picture(pictures.session())
+def test_picture_of_session_shows_current_output(pictures: ModuleType) -> None:
+    shown, today = pictures.TERMINAL.read_text(), pictures.picture(pictures.run_session())
 
     assert zoolet_section(shown) == zoolet_section(today)
     assert "noreplyzxid=0x3[lose_reply()]" in zoolet_section(shown)
 
 
-def test_colours_and_signs_are_drawn(pictures: ModuleType) -> None:
+def test_terminal_colours_and_special_characters_are_drawn(pictures: ModuleType) -> None:
     drawn = pictures.picture(["\x1b[31m\x1b[1ma<b\x1b[0m c"])
 
     assert f'<tspan fill="{pictures.COLOURS["31"]}" font-weight="bold">{html.escape("a<b")}</tspan>' in drawn
-    assert rows(drawn) == ["a<b\N{NO-BREAK SPACE}c"]
+    assert picture_rows(drawn) == ["a<b\N{NO-BREAK SPACE}c"]
 
 
-def test_long_line_is_wrapped(pictures: ModuleType) -> None:
+def test_long_line_in_picture_is_wrapped(pictures: ModuleType) -> None:
     assert len(list(pictures.rows("x" * (pictures.COLUMNS + 1)))) == 2
     assert len(list(pictures.rows("x" * pictures.COLUMNS))) == 1

@@ -25,7 +25,7 @@ def pythons() -> ModuleType:
     return module
 
 
-def fake(folder: Path, name: str, version: str) -> Path:
+def write_fake_python(folder: Path, name: str, version: str) -> Path:
     """Write an interpreter that prints its version."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
@@ -34,20 +34,20 @@ def fake(folder: Path, name: str, version: str) -> Path:
     return path
 
 
-def test_versions_are_read_from_classifiers(pythons: ModuleType) -> None:
+def test_python_versions_are_read_from_classifiers(pythons: ModuleType) -> None:
     assert pythons.supported((ROOT / "pyproject.toml").read_text()) == MINORS
 
 
-def test_each_version_is_found_once_in_order(pythons: ModuleType, tmp_path: Path) -> None:
+def test_each_python_version_is_found_once_in_order(pythons: ModuleType, tmp_path: Path) -> None:
     versions = tmp_path / "pyenv" / "versions"
-    fake(versions / "3.12.10" / "bin", "python3.12", "3.12.10")
-    fake(versions / "3.12.9" / "bin", "python3.12", "3.12.9")
-    fake(tmp_path / "bin", "python3.12", "3.12.9")
-    fake(tmp_path / "bin", "python3.14", "3.14.2")
-    fake(tmp_path / "bin", "python3.15", "3.15.0")
+    write_fake_python(versions / "3.12.10" / "bin", "python3.12", "3.12.10")
+    write_fake_python(versions / "3.12.9" / "bin", "python3.12", "3.12.9")
+    write_fake_python(tmp_path / "bin", "python3.12", "3.12.9")
+    write_fake_python(tmp_path / "bin", "python3.14", "3.14.2")
+    write_fake_python(tmp_path / "bin", "python3.15", "3.15.0")
     environ = {"PYENV_ROOT": str(tmp_path / "pyenv"), "PATH": str(tmp_path / "bin")}
 
-    found = [each.version for each in pythons.find(("3.12", "3.14"), environ)]
+    found = [each.version for each in pythons.find_interpreters(("3.12", "3.14"), environ)]
 
     expected = ["3.12.9", "3.12.10", "3.14.2"]
     assert [version for version in found if version in expected] == expected
@@ -55,13 +55,13 @@ def test_each_version_is_found_once_in_order(pythons: ModuleType, tmp_path: Path
     assert len(found) == len(set(found))
 
 
-def test_this_python_is_found(pythons: ModuleType) -> None:
-    found = {each.version for each in pythons.find(MINORS, {"PATH": "", "PYENV_ROOT": "/none"})}
+def test_running_python_is_found(pythons: ModuleType) -> None:
+    found = {each.version for each in pythons.find_interpreters(MINORS, {"PATH": "", "PYENV_ROOT": "/none"})}
 
     assert ".".join(map(str, sys.version_info[:3])) in found
 
 
-def test_outcome_is_read_from_output_of_pytest(pythons: ModuleType) -> None:
+def test_outcome_of_test_run_is_read_from_pytest_output(pythons: ModuleType) -> None:
     output = """
 SKIPPED [2] tests/a.py:5: no Java here
 SKIPPED [1] tests/b.py:7: no Java here
@@ -69,7 +69,7 @@ FAILED tests/c.py::test_x - 3 passed
 == 1 failed, 20 passed, 3 skipped, 2 errors in 3.14s ==
 """
 
-    outcome = pythons.outcome_of("3.13.0", output, 1, 60.0)
+    outcome = pythons.parse_outcome("3.13.0", output, 1, 60.0)
 
     assert outcome.counts == {"failed": 1, "passed": 20, "skipped": 3, "error": 2}
     assert outcome.skips == {"no Java here": 3}
@@ -80,8 +80,8 @@ FAILED tests/c.py::test_x - 3 passed
     ]
 
 
-def test_run_that_ended_early_is_shown(pythons: ModuleType) -> None:
-    outcome = pythons.outcome_of("3.13.0", "make: *** no compiler", 2, 0.0)
+def test_summary_shows_test_run_that_ended_early(pythons: ModuleType) -> None:
+    outcome = pythons.parse_outcome("3.13.0", "make: *** no compiler", 2, 0.0)
 
     assert "ended early (exit code 2)" in pythons.table([outcome])
 

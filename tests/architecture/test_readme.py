@@ -20,22 +20,22 @@ from zoolet.cli import program
 
 ROOT: Final = Path(__file__).parents[2]
 DOCUMENTS: Final = [*sorted(ROOT.glob("*.md")), ROOT / "tests" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SHELL: Final = ("", "sh", "bash", "shell", "console", "text", "shell-session")
+SHELL_LANGUAGES: Final = ("", "sh", "bash", "shell", "console", "text", "shell-session")
 """Languages of code blocks whose lines may be commands."""
-OUTPUT: Final = re.compile(r"zoolet (ready on|[\d.]+$)|zoolet:")
+OUTPUT_LINE: Final = re.compile(r"zoolet (ready on|[\d.]+$)|zoolet:")
 """Lines that zoolet prints, as opposed to commands."""
 
 
-def name_of(path: Path) -> str:
+def relative_path(path: Path) -> str:
     """Return the path of a document below the root."""
     return path.relative_to(ROOT).as_posix()
 
 
-def code(text: str) -> Iterator[str]:
+def command_text(text: str) -> Iterator[str]:
     """Find the lines of code blocks in a shell language, and the code spans in the text around them."""
     block = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w-]*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
     for match in block.finditer(text):
-        if match[2] in SHELL:
+        if match[2] in SHELL_LANGUAGES:
             yield from re.sub(r"\\\n\s*", "", match[3]).splitlines()
     for match in re.finditer(r"(?<!`)(`+)(?!`)([^`\n]+)\1(?!`)", block.sub("", text)):
         yield match[2]
@@ -43,9 +43,9 @@ def code(text: str) -> Iterator[str]:
 
 def commands(text: str) -> Iterator[list[str]]:
     """Split commands into words, one list per command, without comments and variables before the command."""
-    for line in code(text):
+    for line in command_text(text):
         for piece in re.split(r"&&|\|\||[;|&]", re.sub(r"(^|\s)#.*", "", line)):
-            if OUTPUT.match(piece.strip()):
+            if OUTPUT_LINE.match(piece.strip()):
                 continue
             words = words_of(piece)
             while words and (words[0] in ("$", "exec", "sudo", "time") or re.fullmatch(r"\w+=.*", words[0])):
@@ -96,7 +96,7 @@ def subcommands() -> set[str]:
     return {name for action in actions for name in action.choices}
 
 
-def prose(path: Path) -> str:
+def text_without_code(path: Path) -> str:
     """Return the text of a document without its blocks of code."""
     return re.sub(r"^[ \t]*(```+).*?^[ \t]*\1[ \t]*$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
 
@@ -104,27 +104,27 @@ def prose(path: Path) -> str:
 @cache
 def anchors(path: Path) -> set[str]:
     """Return the anchors of a page, as the site makes them from its headings."""
-    headings = re.findall(r"^#+ (.*?)\s*$", prose(path), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*?)\s*$", text_without_code(path), re.MULTILINE)
     words = [re.sub(r"[^\w\s-]", "", re.sub(r"\[(.*?)\]\(.*?\)", r"\1", one)).strip().lower() for one in headings]
     return {re.sub(r"[-\s]+", "-", one) for one in words}
 
 
 def broken_links(path: Path) -> list[str]:
     """Find a document's links to missing files and headings."""
-    text = prose(path)
+    text = text_without_code(path)
     links = re.findall(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)", text)
     links += re.findall(r"^\[[^\]]+\]:\s*<?(\S+?)>?\s*$", text, re.MULTILINE)
-    return [link for link in links if not re.match(r"[a-z][a-z0-9+.-]*:|//", link) and not leads_somewhere(path, link)]
+    return [link for link in links if not re.match(r"[a-z][a-z0-9+.-]*:|//", link) and not is_valid_link(path, link)]
 
 
-def leads_somewhere(path: Path, link: str) -> bool:
+def is_valid_link(path: Path, link: str) -> bool:
     """Return whether a relative link of a document leads to a file and a heading that exist."""
     name, _, anchor = link.partition("#")
     target = ROOT / name[1:] if name.startswith("/") else path.parent / name if name else path
     return target.exists() and (not anchor or target.suffix != ".md" or anchor in anchors(target))
 
 
-def rejected(text: str) -> list[str]:
+def rejected_commands(text: str) -> list[str]:
     """Find the commands of zoolet in blocks of code that its parser rejects, with the reason."""
     found = []
     for words in commands(text):
@@ -142,25 +142,25 @@ def rejected(text: str) -> list[str]:
     return found
 
 
-@for_each("path", DOCUMENTS, ids=name_of)
+@for_each("path", DOCUMENTS, ids=relative_path)
 def test_every_mentioned_make_target_exists(path: Path) -> None:
     assert sorted(set(targets_used(path.read_text())) - targets()) == []
 
 
-@for_each("path", DOCUMENTS, ids=name_of)
+@for_each("path", DOCUMENTS, ids=relative_path)
 def test_every_mentioned_subcommand_exists(path: Path) -> None:
     assert sorted(set(subcommands_used(path.read_text())) - subcommands()) == []
 
 
-@for_each("path", [path for path in DOCUMENTS if path.name != "commands.md"], ids=name_of)
-def test_parser_accepts_every_command_in_a_block(path: Path) -> None:
+@for_each("path", [path for path in DOCUMENTS if path.name != "commands.md"], ids=relative_path)
+def test_parser_accepts_every_command_in_code_blocks(path: Path) -> None:
     blocks = re.findall(r"^[ \t]*```(?:sh|bash|console)\n.*?^[ \t]*```$", path.read_text(), re.MULTILINE | re.DOTALL)
 
-    assert rejected("\n".join(blocks)) == []
+    assert rejected_commands("\n".join(blocks)) == []
 
 
-@for_each("path", DOCUMENTS, ids=name_of)
-def test_every_relative_link_leads_somewhere(path: Path) -> None:
+@for_each("path", DOCUMENTS, ids=relative_path)
+def test_every_relative_link_has_a_target(path: Path) -> None:
     assert broken_links(path) == []
 
 
@@ -185,7 +185,7 @@ def test_readme_and_changelog_are_short() -> None:
         ("- item\n\n  ```sh\n  make test\n  ```\n", ["test"]),
     ],
 )
-def test_make_target_is_found(text: str, used: list[str]) -> None:
+def test_make_target_in_text_is_found(text: str, used: list[str]) -> None:
     assert targets_used(text) == used
 
 
@@ -203,7 +203,7 @@ def test_make_target_is_found(text: str, used: list[str]) -> None:
         ("`zoolet serve [ZOO_CFG] [--port P]`", ["serve"]),
     ],
 )
-def test_subcommand_is_found(text: str, used: list[str]) -> None:
+def test_subcommand_in_text_is_found(text: str, used: list[str]) -> None:
     assert subcommands_used(text) == used
 
 
@@ -215,8 +215,8 @@ def test_subcommand_is_found(text: str, used: list[str]) -> None:
         ("zoolet completion fish > file", ""),
     ],
 )
-def test_rejected_command_is_found(command: str, reason: str) -> None:
-    assert "".join(rejected(f"```\n{command}\n```")).partition(";")[0] == reason
+def test_command_that_parser_rejects_is_found(command: str, reason: str) -> None:
+    assert "".join(rejected_commands(f"```\n{command}\n```")).partition(";")[0] == reason
 
 
 @pytest.mark.parametrize(
@@ -234,14 +234,14 @@ def test_rejected_command_is_found(command: str, reason: str) -> None:
         ("```\n[a](nowhere.md)\n```", []),
     ],
 )
-def test_broken_link_is_found(tmp_path: Path, text: str, broken: list[str]) -> None:
+def test_broken_relative_link_is_found(tmp_path: Path, text: str, broken: list[str]) -> None:
     (tmp_path / "there.md").write_text("## The *part*, of `it`\n")
     (tmp_path / "page.md").write_text(text)
 
     assert broken_links(tmp_path / "page.md") == broken
 
 
-def test_targets_and_subcommands_are_read() -> None:
+def test_make_targets_and_subcommands_are_read() -> None:
     assert {"setup", "run", "test"} <= targets()
     assert "serve" in subcommands()
 

@@ -59,7 +59,7 @@ class TestMethod:
 }
 
 
-def retry(
+def run_retry(
     folder: Path, *names: str, workers: int = 0, options: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Run ``.ci/retry.py`` on a project with these tests."""
@@ -73,48 +73,48 @@ def retry(
     )
 
 
-def flaky(run: subprocess.CompletedProcess[str]) -> list[str]:
+def flaky_tests(run: subprocess.CompletedProcess[str]) -> list[str]:
     """Return the tests that a run listed as flaky."""
     return [line for line in run.stdout.splitlines() if line.startswith("flaky: ")]
 
 
 @pytest.mark.slow
-def test_failures_that_do_not_repeat_are_flaky(tmp_path: Path) -> None:
-    run = retry(tmp_path, "passes", "once", "teardown", workers=2)
+def test_failures_that_do_not_repeat_are_reported_as_flaky(tmp_path: Path) -> None:
+    run = run_retry(tmp_path, "passes", "once", "teardown", workers=2)
 
     assert run.returncode == 0
-    assert sorted(flaky(run)) == ["flaky: test_once.py::test_once", "flaky: test_teardown.py::test_teardown"]
+    assert sorted(flaky_tests(run)) == ["flaky: test_once.py::test_once", "flaky: test_teardown.py::test_teardown"]
     assert run.stdout.count("test session starts") == 2
 
 
 @pytest.mark.slow
-def test_failure_that_repeats_is_red(tmp_path: Path) -> None:
-    run = retry(tmp_path, "passes", "once", "always", options=("-x",))  # the first failure must not end the run
+def test_repeated_failure_fails_test_run(tmp_path: Path) -> None:
+    run = run_retry(tmp_path, "passes", "once", "always", options=("-x",))  # the first failure must not end the run
 
-    assert (run.returncode, flaky(run)) == (1, [])
+    assert (run.returncode, flaky_tests(run)) == (1, [])
     assert ".ci/retry: 2 failed" in run.stdout
     assert run.stdout.count("test session starts") == 2
 
 
 @pytest.mark.slow
-def test_green_run_is_not_repeated(tmp_path: Path) -> None:
-    run = retry(tmp_path, "passes")
+def test_passing_test_run_is_not_repeated(tmp_path: Path) -> None:
+    run = run_retry(tmp_path, "passes")
 
-    assert (run.returncode, flaky(run), run.stdout.count("test session starts")) == (0, [], 1)
+    assert (run.returncode, flaky_tests(run), run.stdout.count("test session starts")) == (0, [], 1)
 
 
 @pytest.mark.slow
-def test_skip_after_failure_is_red(tmp_path: Path) -> None:
-    run = retry(tmp_path, "skips")
+def test_skip_after_failure_fails_test_run(tmp_path: Path) -> None:
+    run = run_retry(tmp_path, "skips")
 
-    assert (run.returncode, flaky(run)) == (1, [])
+    assert (run.returncode, flaky_tests(run)) == (1, [])
     assert "neither failed nor passed: ['test_skips.py::test_skips']" in run.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "workers"), [("many", 0), ("syntax", 0), ("method", 0), ("stops", 0), ("crash", 2)])
-def test_broken_run_is_red_without_second_try(tmp_path: Path, name: str, workers: int) -> None:
-    run = retry(tmp_path, "once", name, workers=workers)
+def test_broken_test_run_fails_without_second_attempt(tmp_path: Path, name: str, workers: int) -> None:
+    run = run_retry(tmp_path, "once", name, workers=workers)
 
     assert run.returncode != 0
-    assert (flaky(run), run.stdout.count("test session starts")) == ([], 1)
+    assert (flaky_tests(run), run.stdout.count("test session starts")) == ([], 1)

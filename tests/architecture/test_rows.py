@@ -1,4 +1,4 @@
-"""A test of a table runs for all rows, and reports each row that fails."""
+"""The decorator ``for_each``: a test of a table runs for all rows, and reports each failing row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from support.rows import for_each
 
 
-def test_every_failing_row_is_named() -> None:
+def test_error_names_every_failing_row() -> None:
     seen: list[int] = []
 
     @for_each("number", range(4))
@@ -21,6 +21,6 @@ def test_every_failing_row_is_named() -> None:
     assert [error.__notes__ for error in failure.value.exceptions] == [["with number = 0"], ["with number = 2"]]
 
 
-def test_empty_table_is_refused() -> None:
+def test_table_without_rows_is_refused() -> None:
     with pytest.raises(ValueError, match="no rows for number"):
         for_each("number", [])

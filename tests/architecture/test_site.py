@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.generators import generator
+from support.generators import load_generator
 
 from zoolet.client import Client
 
@@ -30,17 +30,17 @@ def public_names(package: str) -> list[str]:
 
 
 def directives(page: str) -> dict[str, bool]:
-    """Map the path of each directive on a page to whether it also shows the members."""
+    """Return the directives on a page by path, with whether a directive also shows members."""
     found = re.findall(r"^::: ([\w.]+)\n((?: {4}.*\n)*)", page, re.MULTILINE)
     return {path: "members: false" not in options.replace("inherited_members", "") for path, options in found}
 
 
-def missing(names: list[str], shown: dict[str, bool]) -> list[str]:
+def undocumented_names(names: list[str], shown: dict[str, bool]) -> list[str]:
     """List the names that are not shown by any directive."""
     return [name for name in names if name not in shown and not shown.get(name.rpartition(".")[0])]
 
 
-def names_in(kind: ast.ClassDef) -> set[str]:
+def defined_names(kind: ast.ClassDef) -> set[str]:
     """Return the names that a class defines: methods, class variables and attributes."""
     methods = {node.name for node in ast.walk(kind) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     stored = [node for node in ast.walk(kind) if isinstance(getattr(node, "ctx", None), ast.Store)]
@@ -51,7 +51,7 @@ def is_installed(module: str) -> bool:
     """Return whether a module can be imported."""
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # its package is missing
+    except ModuleNotFoundError:  # the package of the module is missing
         return False
 
 
@@ -61,7 +61,7 @@ def test_reference_has_directive_for_every_public_name(package: str) -> None:
     for page in REFERENCE.glob("*.md"):
         shown |= directives(page.read_text())
 
-    assert missing(public_names(package), shown) == []
+    assert undocumented_names(public_names(package), shown) == []
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_site_documents_every_public_name(tmp_path: Path) -> None:
     assert [name for package in PACKAGES for name in public_names(package) if name not in sections] == []
     methods = [f"zoolet.client.Client.{name}" for name in dir(Client("127.0.0.1:1")) if not name.startswith("_")]
     assert [name for name in methods if sections[name] != 1] == []
-    assert [name for name in sections if generator("reference").is_internal(name.removeprefix("zoolet."))] == []
+    assert [name for name in sections if load_generator("reference").is_internal(name.removeprefix("zoolet."))] == []
     assert [name for name, count in sections.items() if count > 1] == []
     assert ">BaseClient<" not in html  # signatures link to Client instead
 
@@ -93,20 +93,22 @@ def test_client_is_shown_once_with_inherited_methods() -> None:
 
 
 @pytest.mark.skipif(not all(map(is_installed, TOOLS)), reason="needs the tools of the site: make .venv/.docs")
-def test_each_hidden_member_exists() -> None:
+def test_each_member_hidden_from_reference_exists() -> None:
     members = {
         f"{path.relative_to(ROOT).with_suffix('').as_posix().replace('/', '.')}.{kind.name}.{name}"
         for room in ("client", "server", "testing")
         for path in [*(ROOT / room).rglob("*.py"), *(ROOT / room).rglob("*.pyi")]
         for kind in ast.walk(ast.parse(path.read_text()))
         if isinstance(kind, ast.ClassDef)
-        for name in names_in(kind)
+        for name in defined_names(kind)
     }
 
-    assert [pattern for pattern in generator("reference").INTERNAL if not fnmatch.filter(members, pattern)] == []
+    assert [
+        pattern for pattern in load_generator("reference").INTERNAL_MEMBERS if not fnmatch.filter(members, pattern)
+    ] == []
 
 
-# --- tests of directives() and missing() ---
+# --- tests of directives() and undocumented_names() ---
 
 
 @pytest.mark.parametrize(
@@ -121,5 +123,5 @@ def test_each_hidden_member_exists() -> None:
         ("`::: a.b`\n", ["a.b.C"]),
     ],
 )
-def test_missing_name_is_found(page: str, expected: list[str]) -> None:
-    assert missing(["a.b.C"], directives(page)) == expected
+def test_public_name_missing_on_page_is_found(page: str, expected: list[str]) -> None:
+    assert undocumented_names(["a.b.C"], directives(page)) == expected

@@ -14,7 +14,7 @@ DEFECTS = (PROJECT / "defects.md").read_text()
 THREATS = (PROJECT / "threats.md").read_text()
 
 
-def test_each_regression_test_exists() -> None:
+def test_each_regression_test_named_in_defects_exists() -> None:
     named = set(re.findall(r"`(test_\w+)`", DEFECTS))
     written = {
         name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
@@ -24,7 +24,7 @@ def test_each_regression_test_exists() -> None:
     assert named - written == set()
 
 
-def test_each_file_of_tests_exists() -> None:
+def test_each_test_file_named_on_trust_pages_exists() -> None:
     named = set(re.findall(r"`(?:tests/[\w/]*/)?(test_\w+\.py)`", DEFECTS + PAGE))
 
     assert len(named) > 15
@@ -37,11 +37,11 @@ def test_each_command_is_a_target_of_make() -> None:
     assert set(re.findall(r"`make ([\w.-]+)", PAGE + DEFECTS + THREATS)) <= targets
 
 
-def test_no_figure_is_missing() -> None:
+def test_placeholders_for_figures_on_trust_page_are_filled() -> None:
     assert "@" not in re.sub(r"@zoolet_schedules|/\S*@\S*", "", PAGE + DEFECTS + THREATS)
 
 
-def test_numbers_equal_those_of_code() -> None:
+def test_numbers_on_trust_page_equal_those_in_code() -> None:
     one_run = (ROOT / "tests" / "testing" / "checking" / "test_one_run.py").read_text()
     kills = (ROOT / "tests" / "testing" / "cluster" / "test_curator.py").read_text()
     folder = ROOT / "benchmarks" / "adversary" / "cases"

@@ -17,13 +17,16 @@ from zoolet.testing import Server
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
 ADDRESS: Final = "127.0.0.1:2181"
-BLOCK: Final = re.compile(r'^```(python title="(?P<file>\w+\.py)"|console)\n(?P<text>.*?)^```$', re.M | re.DOTALL)
-PROGRAMS: Final = {"python": [sys.executable], "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]}
+CODE_BLOCK: Final = re.compile(r'^```(python title="(?P<file>\w+\.py)"|console)\n(?P<text>.*?)^```$', re.M | re.DOTALL)
+COMMANDS_TO_RUN: Final = {
+    "python": [sys.executable],
+    "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
+}
 """The commands to run; earlier ones start the server, which the test does itself."""
 
 
-class Reader:
-    """Writes the files of the page and types its commands, one block after the other."""
+class TutorialReader:
+    """A simulated reader of the page: writes its files and types its commands, block by block."""
 
     def __init__(self, folder: Path, hosts: str) -> None:
         self.folder = folder
@@ -32,8 +35,8 @@ class Reader:
         self.commands: list[str] = []
 
     def read(self, page: str) -> None:
-        """Follow the page; collect the commands, and the lines on the page that they do not print."""
-        for block in BLOCK.finditer(page):
+        """Follow the page. Collect the commands, and the shown lines that they do not print."""
+        for block in CODE_BLOCK.finditer(page):
             if block["file"]:
                 (self.folder / block["file"]).write_text(block["text"].replace(ADDRESS, self.hosts))
             else:
@@ -41,8 +44,8 @@ class Reader:
 
     def _type(self, command: str, *shown: str) -> None:
         program, *arguments = shlex.split(command)
-        if program in PROGRAMS:
-            output = self._run([*PROGRAMS[program], *arguments])
+        if program in COMMANDS_TO_RUN:
+            output = self._run([*COMMANDS_TO_RUN[program], *arguments])
             self.commands.append(command)
             self.missing += [f"{command}: {line}" for line in shown if not is_printed(line, output)]
 
@@ -57,14 +60,14 @@ class Reader:
 
 
 def is_printed(line: str, output: str) -> bool:
-    """Return whether a line is in the output; ``...`` stands for anything."""
+    """Return whether a line is in the output, where ``...`` stands for any text."""
     return re.search(f"^{re.escape(line).replace(re.escape('...'), '.*')}$", output, re.MULTILINE) is not None
 
 
 @pytest.mark.slow
 def test_tutorial_commands_print_shown_output(tmp_path: Path) -> None:
     with Server() as server:
-        reader = Reader(tmp_path, server.hosts)
+        reader = TutorialReader(tmp_path, server.hosts)
 
         reader.read(PAGE)
 
@@ -78,8 +81,8 @@ def test_tutorial_commands_print_shown_output(tmp_path: Path) -> None:
     ]
 
 
-def test_missing_output_line_is_found(tmp_path: Path) -> None:
-    reader = Reader(tmp_path, ADDRESS)
+def test_missing_output_line_of_tutorial_is_found(tmp_path: Path) -> None:
+    reader = TutorialReader(tmp_path, ADDRESS)
 
     reader.read('```python title="one.py"\nprint(1, 1)\n```\n\n```console\n$ python one.py\n1 ...\n...\n2\n```\n')
 

@@ -29,15 +29,15 @@ TABLE = """
 """
 
 
-def found(source: str, path: str = "server/module.py") -> list[tuple[int, str]]:
-    """Return the lines and the words that are reported of a file."""
+def reported_words(source: str, path: str = "server/module.py") -> list[tuple[int, str]]:
+    """Return the lines and the words that are reported for a file."""
     return [(finding.line, finding.rule.avoid) for finding in Vocabulary(RULES).check(path, source)]
 
 
 PAGES = ("docs/glossary.md", "docs/project/terms.md")
 
 
-def words() -> str:
+def vocabulary_text() -> str:
     """Return the text of the project's words to avoid."""
     return (vocabulary.ROOT / vocabulary.WORDS).read_text()
 
@@ -67,8 +67,8 @@ def terms(page: str) -> list[str]:
         ("x = f'{{{y:{spam}}}}'", "spam"),
     ],
 )
-def test_identifier_is_found(source: str, word: str) -> None:
-    assert found(source)[0] == (1, word)
+def test_discouraged_identifier_is_found(source: str, word: str) -> None:
+    assert reported_words(source)[0] == (1, word)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_identifier_is_found(source: str, word: str) -> None:
         "x = f\"spam {{lark}} {y['spam']}\"",
     ],
 )
-def test_other_identifier_is_not_found(source: str) -> None:
-    assert found(source) == []
+def test_acceptable_identifier_is_not_reported(source: str) -> None:
+    assert reported_words(source) == []
 
 
 @pytest.mark.parametrize("path", ["server/spam.py", "spam/module.py", "tests/test_the_lark.py"])
-def test_identifier_is_found_in_path_of_module(path: str) -> None:
-    assert len(found("x = 1", path)) == 1
+def test_discouraged_word_is_found_in_path_of_module(path: str) -> None:
+    assert len(reported_words("x = 1", path)) == 1
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_identifier_is_found_in_path_of_module(path: str) -> None:
         ("spam = 1", False),
     ],
 )
-def test_name_of_local_variable_is_only_warned_about(source: str, is_warning: bool) -> None:
+def test_local_variable_is_only_a_warning(source: str, is_warning: bool) -> None:
     findings = Vocabulary(RULES).check("server/module.py", source)
 
     assert {finding.is_warning for finding in findings} == {is_warning}
@@ -125,15 +125,15 @@ def test_name_of_local_variable_is_only_warned_about(source: str, is_warning: bo
         "x = f'{y} cuts it off {z}'",
     ],
 )
-def test_phrase_is_found_in_text_of_module(source: str) -> None:
-    assert [word for _, word in found(source)] == ["cuts it off"]
+def test_discouraged_phrase_is_found_in_text_of_module(source: str) -> None:
+    assert [word for _, word in reported_words(source)] == ["cuts it off"]
 
 
 @pytest.mark.parametrize(
     "text", ["Toast is here.", "- a list with\n  toast\n", "```python\nx = 'toast'\n```\n", "(toast)"]
 )
-def test_phrase_is_found_in_markdown(text: str) -> None:
-    assert [word for _, word in found(text, "docs/page.md")] == ["toast"]
+def test_discouraged_phrase_is_found_in_markdown(text: str) -> None:
+    assert [word for _, word in reported_words(text, "docs/page.md")] == ["toast"]
 
 
 @pytest.mark.parametrize(
@@ -149,13 +149,13 @@ def test_phrase_is_found_in_markdown(text: str) -> None:
     ],
 )
 def test_acceptable_text_and_code_are_not_reported(source: str) -> None:
-    assert found(source) == []
+    assert reported_words(source) == []
 
 
 def test_line_of_phrase_is_where_it_starts() -> None:
     source = '"""A module.\n\nIt cuts\nit off.\n"""\n\nx = 1\n# toast\n'
 
-    assert found(source) == [(3, "cuts it off"), (8, "toast")]
+    assert reported_words(source) == [(3, "cuts it off"), (8, "toast")]
 
 
 # --- docstrings ---
@@ -171,8 +171,8 @@ def test_line_of_phrase_is_where_it_starts() -> None:
         'class C:\n    def f(self):\n        """Ponder\n        on a value."""',
     ],
 )
-def test_start_of_docstring_is_found(source: str) -> None:
-    assert len(found(source)) == 1
+def test_discouraged_start_of_docstring_is_found(source: str) -> None:
+    assert len(reported_words(source)) == 1
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_start_of_docstring_is_found(source: str) -> None:
     ['"""Return what to Bestow."""', '"""Bestowed values."""', '"""bestow"""', "x = 'Bestow'", '"""Ponder."""'],
 )
 def test_acceptable_start_of_docstring_is_not_reported(source: str) -> None:
-    assert found(source) == []
+    assert reported_words(source) == []
 
 
 def test_first_words_of_docstrings_are_counted() -> None:
@@ -190,12 +190,12 @@ def test_first_words_of_docstrings_are_counted() -> None:
 # --- the table ---
 
 
-def test_rule_applies_only_to_its_paths() -> None:
-    assert found("bacon = 1", "server/module.py") == [(1, "bacon")]
-    assert found("bacon = 1", "tests/server/module.py") == []
+def test_vocabulary_rule_applies_only_to_its_paths() -> None:
+    assert reported_words("bacon = 1", "server/module.py") == [(1, "bacon")]
+    assert reported_words("bacon = 1", "tests/server/module.py") == []
 
 
-def test_table_is_read_word_by_word() -> None:
+def test_vocabulary_table_is_read_word_by_word() -> None:
     assert read_rules(TABLE) == [
         Rule("spam", "ham, somehow", Kind.IDENTIFIER, ("server/", "client/")),
         Rule("_egg", "ham, somehow", Kind.IDENTIFIER, ("server/", "client/")),
@@ -214,17 +214,17 @@ def test_table_is_read_word_by_word() -> None:
         (TABLE + "| `ham` | meat | noun | |\n", "'noun' is not a valid Kind"),
     ],
 )
-def test_invalid_table_is_refused(table: str, reason: str) -> None:
+def test_invalid_vocabulary_table_is_refused(table: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         read_rules(table)
 
 
-def test_table_has_words_of_every_kind() -> None:
-    assert {rule.kind for rule in read_rules(words())} == set(Kind)
+def test_vocabulary_table_has_words_of_every_kind() -> None:
+    assert {rule.kind for rule in read_rules(vocabulary_text())} == set(Kind)
 
 
-def test_rows_of_table_are_sorted() -> None:
-    rows = re.findall(r"^\| `_*([^`]+)`.*\| ([a-z ]+) \|[^|]*\|$", words(), re.MULTILINE)
+def test_rows_of_vocabulary_table_are_sorted() -> None:
+    rows = re.findall(r"^\| `_*([^`]+)`.*\| ([a-z ]+) \|[^|]*\|$", vocabulary_text(), re.MULTILINE)
 
     assert len(rows) > 100
     assert rows == sorted(rows, key=lambda row: (list(Kind).index(Kind(row[1])), row[0].lower(), row[0]))
@@ -250,7 +250,7 @@ def test_code_terms_are_unique_and_in_glossary() -> None:
     assert set(named) - {*terms(PAGES[0])} == set()
 
 
-def test_modules_named_by_terms_exist() -> None:
+def test_modules_named_in_rows_of_terms_exist() -> None:
     text = (vocabulary.ROOT / PAGES[1]).read_text()
     named = re.findall(r"`((?:protocol|server|client|testing|console|cli|tests)/[\w/.-]*)`", text)
 
@@ -269,7 +269,7 @@ CEILINGS = """
 NIGH = r"\b[Nn]igh\b|^Toward "
 
 
-def test_ceilings_are_read_from_their_table() -> None:
+def test_expression_ceilings_are_read_from_table() -> None:
     assert vocabulary.read_expressions(CEILINGS) == [
         Expression(NIGH, "next to", 2),
         Expression("Woe: It ", "*expected X*", 1),
@@ -300,14 +300,14 @@ def test_invalid_table_of_ceilings_is_refused(table: str, reason: str) -> None:
         ("a.md", "nigh `nigh`\n```\nnigh\n```\nToward it", ["a.md:1: nigh `c`", "a.md:5: Toward it"]),
     ],
 )
-def test_expressions_are_found_in_text_only(path: str, source: str, lines: list[str]) -> None:
+def test_expressions_are_found_only_in_text_of_module(path: str, source: str, lines: list[str]) -> None:
     expressions = vocabulary.read_expressions(CEILINGS)
 
-    assert vocabulary.occurrences(expressions, [(path, source)])[NIGH] == lines
+    assert vocabulary.find_occurrences(expressions, [(path, source)])[NIGH] == lines
 
 
 def test_ceiling_is_lowered_and_never_raised() -> None:
-    lowered = vocabulary.lowered(CEILINGS, {NIGH: 1, "Woe: It ": 5})
+    lowered = vocabulary.lower_ceilings(CEILINGS, {NIGH: 1, "Woe: It ": 5})
 
     assert [expression.ceiling for expression in vocabulary.read_expressions(lowered)] == [1, 1]
 
@@ -326,14 +326,14 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(repository: Path, path: str, text: str) -> None:
-    """Write a file, and add it to git."""
+    """Write a file in the repository, and add it to git."""
     file = repository / path
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
     subprocess.run(["git", "add", path], cwd=repository, check=True)
 
 
-def test_each_occurrence_is_reported(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_occurrence_of_word_is_reported(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, "server/module.py", "x = 1\nspam = 2\n")
     write(repository, "docs/page.md", "A page\n\nthat cuts it off.\n")
 
@@ -344,7 +344,9 @@ def test_each_occurrence_is_reported(repository: Path, capsys: pytest.CaptureFix
     )
 
 
-def test_own_table_and_untracked_files_are_skipped(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vocabulary_check_skips_its_table_and_untracked_files(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(repository, vocabulary.WORDS, (repository / vocabulary.WORDS).read_text())
     (repository / "untracked.md").write_text("It cuts it off.\n")
 
@@ -352,7 +354,7 @@ def test_own_table_and_untracked_files_are_skipped(repository: Path, capsys: pyt
     assert capsys.readouterr().out == ""
 
 
-def test_only_named_paths_are_checked(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vocabulary_check_reads_only_named_paths(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, "server/module.py", "spam = 2\n")
     write(repository, "docs/page.md", "A page\n")
 
@@ -369,7 +371,7 @@ def test_first_words_of_product_code_are_counted(repository: Path, capsys: pytes
     assert capsys.readouterr().out == "     2 A\n     1 Return\n"
 
 
-def test_summary_counts_each_word(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_option_counts_each_reported_word(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, "server/module.py", "spam = 2\nspam = 3\n")
 
     assert vocabulary.main(["--summary"]) == 1
@@ -388,7 +390,7 @@ def test_expression_above_ceiling_is_listed_with_lines(repository: Path, capsys:
     )
 
 
-def test_lower_writes_counts_into_table(repository: Path) -> None:
+def test_lower_option_writes_counts_into_table(repository: Path) -> None:
     write(repository, "docs/page.md", "nigh\n")
 
     assert vocabulary.main(["--lower"]) == 0

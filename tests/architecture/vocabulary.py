@@ -84,7 +84,7 @@ class Rule(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """An occurrence of a word to avoid; a warning if it is the name of a local variable."""
+    """An occurrence of a word to avoid, which is only a warning for the name of a local variable."""
 
     path: str
     line: int
@@ -160,7 +160,7 @@ def read_expressions(text: str) -> list[Expression]:
 
 
 def text_lines(path: str, source: str) -> list[str]:
-    """Return the lines of a file without code; the names of tests count as text."""
+    """Return the lines of text in a file, without code. The names of tests count as text."""
     if not path.endswith(".py"):
         return _page_lines(source)
     prose = read_module(source).prose.split("\n")
@@ -180,8 +180,8 @@ def _page_lines(source: str) -> list[str]:
     return lines
 
 
-def occurrences(expressions: Sequence[Expression], files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return where each expression occurs: its pattern, and a text ``path:line: text`` for each occurrence."""
+def find_occurrences(expressions: Sequence[Expression], files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the occurrences of each expression, as texts ``path:line: text``, by its pattern."""
     found: dict[str, list[str]] = {expression.pattern: [] for expression in expressions}
     for path, source in files:
         lines = text_lines(path, source)
@@ -193,7 +193,7 @@ def occurrences(expressions: Sequence[Expression], files: Iterable[tuple[str, st
     return found
 
 
-def lowered(text: str, counts: Mapping[str, int]) -> str:
+def lower_ceilings(text: str, counts: Mapping[str, int]) -> str:
     """Return the text of the table with each ceiling lowered to the count of its expression."""
     for pattern, write, ceiling in read_expressions(text):
         row = f"| {write} | `{pattern}` |"
@@ -212,7 +212,7 @@ def _rules_of(row: str) -> Iterator[Rule]:
         yield Rule(word, write.replace("`", ""), Kind(kind), tuple(re.findall(r"`([^`]+)`", where)))
 
 
-@cache  # the words and the expressions are looked for in turn
+@cache  # each module is read twice: for words, and for expressions
 def read_module(source: str) -> Module:
     """Separate the code of a module from its text."""
     starts = [0]
@@ -266,7 +266,7 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
                 yield node.body[0].lineno, text
 
 
-def local_names(source: str) -> set[tuple[int, str]]:
+def local_variables(source: str) -> set[tuple[int, str]]:
     """Return the lines and names of a module's local variables, which functions assign. Parameters are left out."""
     local: set[tuple[int, str]] = set()
     for function in ast.walk(ast.parse(source)):
@@ -280,7 +280,7 @@ def local_names(source: str) -> set[tuple[int, str]]:
 
 
 @cache
-def parts(name: str) -> frozenset[str]:
+def name_parts(name: str) -> frozenset[str]:
     """Return the parts of a name, between underscores and at the humps of camel case, and the name itself."""
     words = [word for word in name.split("_") if word]
     humps = [hump for word in words for hump in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])", word)]
@@ -304,13 +304,13 @@ class Vocabulary:
         self._phrase = re.compile(rf"(?<!\w)(?:{alternatives or '(?!)'})(?!\w)", re.IGNORECASE)
 
     def check(self, path: str, source: str) -> list[Finding]:
-        """Return the words to avoid in a file, by line; a file whose name does not end in ``.py`` is text."""
+        """Return the words to avoid in a file, by line. A file without the suffix ``.py`` is text."""
         found: list[tuple[int, Rule, bool]] = []
         if path.endswith(".py"):
             module = read_module(source)
             found += [(1, rule, False) for name in re.split(r"[/.]", path) for rule in self._in_name(name)]
             named = [(_line(source, at), name, rule) for at, name in module.names for rule in self._in_name(name)]
-            local = local_names(source) if named else set()
+            local = local_variables(source) if named else set()
             found += [(line, rule, (line, name) in local) for line, name, rule in named]
             found += [(line, rule, False) for line, text in docstrings(source) for rule in self._at_start(text)]
             prose = module.prose
@@ -323,7 +323,7 @@ class Vocabulary:
     def _in_name(self, name: str) -> Iterator[Rule]:
         for word in {name, name.lstrip("_")} & self._identifiers.keys():
             yield self._identifiers[word]
-        for word in sorted(parts(name) & self._parts.keys()):
+        for word in sorted(name_parts(name) & self._parts.keys()):
             yield self._parts[word]
         if name.startswith("test_"):  # the names of tests are checked like text
             yield from (rule for _, rule in self._in_text(name.replace("_", " ")))
@@ -343,7 +343,7 @@ def _line(source: str, offset: int) -> int:
     return source.count("\n", 0, offset) + 1
 
 
-def sources(root: Path, beginnings: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+def read_sources(root: Path, beginnings: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each Python and Markdown file that git knows.
 
     Args:
@@ -372,13 +372,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     choice.add_argument("--lower", action="store_true", help="lower the ceilings of expressions to the present counts")
     options = parser.parse_args(arguments)
     if options.count:
-        files = sources(ROOT, options.paths or PRODUCT)
+        files = read_sources(ROOT, options.paths or PRODUCT)
         counted = first_words(text for path, source in files if path.endswith(".py") for _, text in docstrings(source))
         print("\n".join(f"{count:6,} {word}" for word, count in counted.most_common()))
         return 0
     text = (ROOT / WORDS).read_text()
     vocabulary = Vocabulary(read_rules(text))
-    files = list(sources(ROOT, options.paths))
+    files = list(read_sources(ROOT, options.paths))
     findings = [finding for path, source in files for finding in vocabulary.check(path, source)]
     too_many = [] if options.paths else _over_the_ceilings(text, files, lower=options.lower)
     if options.summary:
@@ -390,11 +390,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _over_the_ceilings(text: str, files: Sequence[tuple[str, str]], *, lower: bool) -> list[str]:
-    """Return a report of expressions above their ceilings; with *lower*, also lower the ceilings in the table."""
+    """Return a report of expressions above their ceilings. With *lower*, also lower the ceilings in the table."""
     expressions = read_expressions(text)
-    found = occurrences(expressions, files)
+    found = find_occurrences(expressions, files)
     if lower:
-        (ROOT / WORDS).write_text(lowered(text, {pattern: len(places) for pattern, places in found.items()}))
+        (ROOT / WORDS).write_text(lower_ceilings(text, {pattern: len(places) for pattern, places in found.items()}))
     return [
         line
         for pattern, write, ceiling in expressions

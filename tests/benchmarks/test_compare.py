@@ -35,12 +35,12 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         ([110.0, 108.0, 111.0], "equal"),
     ],
 )
-def test_verdict_needs_median_and_nearly_all_rounds(here: list[float], word: str, compare: ModuleType) -> None:
+def test_verdict_depends_on_median_and_nearly_all_rounds(here: list[float], word: str, compare: ModuleType) -> None:
     assert compare.verdict(here, [100.0] * len(here)).word == word
 
 
 @pytest.mark.parametrize("row", ["in process ping", "client and embedded server set"])
-def test_row_is_measured_in_own_process(row: str) -> None:
+def test_each_row_is_measured_in_its_own_process(row: str) -> None:
     command = [sys.executable, str(FOLDER / "compare.py"), "--one", row, "127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert 100 < float(done.stdout) < 10_000_000

@@ -33,7 +33,7 @@ def scale(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         sys.modules.pop(name, None)
 
 
-def test_each_row_measures_steps(scale: ModuleType) -> None:
+def test_each_row_of_scale_benchmark_measures_steps(scale: ModuleType) -> None:
     for row in scale.ROWS:
         steps = list(row.steps(100))
         assert len(steps) >= 3, row.title
@@ -41,14 +41,14 @@ def test_each_row_measures_steps(scale: ModuleType) -> None:
         assert sum(steps) > 0, row.title
 
 
-def test_table_shows_growth(scale: ModuleType) -> None:
+def test_table_of_scale_benchmark_shows_growth(scale: ModuleType) -> None:
     lines = scale.table(REPORT).splitlines()
 
     assert "| flat | children | 5.00 | 5.50 | 1.10 |" in lines
     assert "| growing | levels | 0.25 | 250 | 1,000 |" in lines
 
 
-def test_plot_draws_each_row(scale: ModuleType) -> None:
+def test_plot_of_scale_benchmark_draws_each_row(scale: ModuleType) -> None:
     root = ElementTree.fromstring(scale.plot(REPORT))
     tag = "{http://www.w3.org/2000/svg}"
 

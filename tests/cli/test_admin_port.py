@@ -21,7 +21,7 @@ import pytest
 from kazoo.client import KazooClient
 from support.apache import free_port, skip_unless_required
 from support.command import zoolet
-from support.daemon import DaemonProcess, Running, refused, running
+from support.daemon import DaemonProcess, RunningDaemon, running_daemon, startup_error
 from support.embedded import ask
 from support.engine import make_engine
 from support.waiting import DEADLINE_S, wait_until
@@ -30,7 +30,7 @@ from zoolet.cli.admin_ports import AdminPorts
 from zoolet.client.blocking import Client
 from zoolet.client.blocking.recipes import Lock, TryLock
 from zoolet.protocol.errors import ConnectionLossError, ZooKeeperError
-from zoolet.server.admin.observed import Observed
+from zoolet.server.admin.observed import MonitoredServer
 from zoolet.server.config.config import AdminSettings
 from zoolet.server.storage.group_commit import RETRY
 from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
@@ -38,12 +38,12 @@ from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
 pytest.importorskip("h11")
 ROOT_NODE: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 OPERATIONS: Final = Path(__file__).parents[2] / "docs" / "operations"
-RULES: Final = OPERATIONS / "alerts.yml"
-BOARD: Final = json.loads((OPERATIONS / "grafana.json").read_text())
+ALERT_RULES: Final = OPERATIONS / "alerts.yml"
+DASHBOARD: Final = json.loads((OPERATIONS / "grafana.json").read_text())
 
 
 def get(url: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-    """Request a page; return its status and text."""
+    """Request a page. Return its status and text."""
     request = urllib.request.Request(url, method=method, headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=DEADLINE_S) as response:
@@ -52,18 +52,18 @@ def get(url: str, method: str = "GET", **headers: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def admin(daemon: Running) -> str:
-    """Read the line with the URL of the admin port; return it without the trailing slash."""
+def admin(daemon: RunningDaemon) -> str:
+    """Read the line with the URL of the admin port. Return the URL without the trailing slash."""
     line = daemon.read_line(1)
     assert line.startswith("zoolet admin on http://"), line
     return line.rpartition(" ")[2].rstrip("/")
 
 
-# --- its address ---
+# --- the address and the token ---
 
 
-def test_generated_token_is_printed_and_allows_changes() -> None:
-    with running("--port", "0", "--admin-port", "0") as daemon:
+def test_generated_admin_token_is_printed_and_allows_changes() -> None:
+    with running_daemon("--port", "0", "--admin-port", "0") as daemon:
         daemon.port()
         url, line = admin(daemon), daemon.read_line(1)
         token = line.removeprefix("zoolet admin token ")
@@ -73,23 +73,23 @@ def test_generated_token_is_printed_and_allows_changes() -> None:
         assert get(f"{url}/commands/srst", "POST", Authorization=f"Bearer {token}")[0] == 200
 
 
-def test_token_is_read_from_file(tmp_path: Path) -> None:
+def test_admin_token_is_read_from_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("0123456789abcdef\n")
-    with running("--port", "0", "--admin-port", "0", "--admin-token-file", str(file)) as daemon:
+    with running_daemon("--port", "0", "--admin-port", "0", "--admin-token-file", str(file)) as daemon:
         daemon.port()
         url = admin(daemon)
 
         assert get(f"{url}/commands/srst", Authorization="Bearer 0123456789abcdef")[0] == 200
 
 
-def test_configuration_is_shown_without_secrets(tmp_path: Path) -> None:
+def test_config_page_hides_secrets(tmp_path: Path) -> None:
     file = tmp_path / "zoo.cfg"
     file.write_text(
         "# password=OLD\nclientPort=0\nadmin.serverPort=0\nmy.apiKey=KEY\n"
         "DigestAuthenticationProvider.superDigest=super:\\\n  abcdef\n"
     )
-    with running(str(file)) as daemon:
+    with running_daemon(str(file)) as daemon:
         daemon.port()
         shown = json.loads(get(f"{admin(daemon)}/commands/icfg")[1])["initial_configuration"]
 
@@ -101,10 +101,10 @@ def test_configuration_is_shown_without_secrets(tmp_path: Path) -> None:
     ]
 
 
-def test_metrics_can_have_a_port_of_their_own() -> None:
+def test_metrics_can_have_separate_port() -> None:
     provider = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
     options = (f"-DmetricsProvider.className={provider}", "-DmetricsProvider.httpPort=0")
-    with running("--port", "0", *options, "-DmetricsProvider.httpHost=127.0.0.1") as daemon:
+    with running_daemon("--port", "0", *options, "-DmetricsProvider.httpHost=127.0.0.1") as daemon:
         daemon.port()
         url = daemon.read_line(1).removeprefix("zoolet metrics on ")
 
@@ -112,21 +112,21 @@ def test_metrics_can_have_a_port_of_their_own() -> None:
         assert get(url.replace("/metrics", "/commands"))[0] == 404
 
 
-def test_port_reports_progress_before_server_is_ready() -> None:
+def test_admin_port_reports_progress_until_server_is_ready() -> None:
     async def ask(url: str) -> tuple[int, str]:
         return await asyncio.to_thread(get, url)
 
     async def main() -> None:
         async with AdminPorts(AdminSettings(port=0, metrics=True, metrics_port=0)) as ports:
             admin, metrics = (re.search(r"http://[^/]+", line)[0] for line in ports.lines if "http" in line)
-            ports.starting = "recovering: 5 of 9 nodes"
+            ports.activity = "recovering: 5 of 9 nodes"
 
             assert await ask(f"{admin}/healthz") == (200, "ok\n")
             assert await ask(f"{admin}/readyz") == (503, "recovering: 5 of 9 nodes\n")
             for url in (f"{admin}/commands/ruok", f"{admin}/metrics", f"{admin}/", f"{metrics}/metrics"):
                 assert await ask(url) == (503, '{"error": "not ready: recovering: 5 of 9 nodes"}\n')
 
-            ports.serve(Observed(make_engine()), None)
+            ports.serve(MonitoredServer(make_engine()), None)
             assert await ask(f"{admin}/readyz") == (200, "ok\n")
             assert (await ask(f"{metrics}/metrics"))[0] == 200
             ports.end()
@@ -142,7 +142,7 @@ def test_recovering_daemon_reports_progress(tmp_path: Path) -> None:
     port = free_port()
     seen: set[str] = set()
 
-    with running("--port", "0", "--admin-port", str(port), "--data-dir", str(tmp_path)) as daemon:
+    with running_daemon("--port", "0", "--admin-port", str(port), "--data-dir", str(tmp_path)) as daemon:
         while "ok\n" not in seen:
             with suppress(OSError):
                 seen.add(get(f"http://127.0.0.1:{port}/readyz")[1])
@@ -153,8 +153,8 @@ def test_recovering_daemon_reports_progress(tmp_path: Path) -> None:
     )
 
 
-def when_free(request: urllib.request.Request) -> bytes:
-    """Return the answer to a request, which is repeated while the server is busy with a different one."""
+def retry_while_busy(request: urllib.request.Request) -> bytes:
+    """Return the answer to a request. The request is repeated while the server is busy with a different one."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
         try:
@@ -166,7 +166,7 @@ def when_free(request: urllib.request.Request) -> bytes:
                 raise
 
 
-def test_restored_state_outlives_process(tmp_path: Path) -> None:
+def test_state_restored_over_admin_port_survives_restart(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("0123456789abcdef\n")
     data = tmp_path / "data"
@@ -184,15 +184,15 @@ def test_restored_state_outlives_process(tmp_path: Path) -> None:
             zk.set("/a", b"2")
             zxid = zk.exists(zk.create("/token", b"")).czxid
             answer = urllib.request.Request(f"{url}/commands/restore", snapshot, token, method="POST")
-            restored = json.loads(when_free(answer))["last_zxid"]
+            restored = json.loads(retry_while_busy(answer))["last_zxid"]
 
     assert len(snapshot) == size
     assert restored > zxid
-    with running("--port", "0", "--data-dir", str(data)) as daemon, Client(f"127.0.0.1:{daemon.port()}") as zk:
+    with running_daemon("--port", "0", "--data-dir", str(data)) as daemon, Client(f"127.0.0.1:{daemon.port()}") as zk:
         assert (zk.get("/a")[0], zk.exists("/token")) == (b"1", None)
 
 
-def test_occupied_port_stops_daemon_with_one_line() -> None:
+def test_occupied_admin_port_stops_daemon() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = zoolet("serve", "--port", "0", "--admin-port", port)
@@ -211,21 +211,21 @@ def test_occupied_port_stops_daemon_with_one_line() -> None:
         ("-Dzoolet.adminTokenFile=/dev/null", "must be a file with a token of at least 16 ASCII characters"),
     ],
 )
-def test_wrong_value_is_refused_in_one_line(option: str, message: str) -> None:
-    assert message in refused(option)
+def test_invalid_admin_property_is_refused_in_one_line(option: str, message: str) -> None:
+    assert message in startup_error(option)
 
 
 def test_status_works_over_unix_socket(tmp_path: Path) -> None:
     path = f"{tmp_path}/zoolet.sock"
-    with running("--port", "0", f"-Dzoolet.unixSocket={path}", "-D4lw.commands.whitelist=*") as daemon:
+    with running_daemon("--port", "0", f"-Dzoolet.unixSocket={path}", "-D4lw.commands.whitelist=*") as daemon:
         daemon.port()
         assert daemon.read_line(1) == f"zoolet ready on unix:{path}"
 
-        assert " serves as " in _status(f"unix:{path}", 0)
+        assert " serves as " in _check_status(f"unix:{path}", 0)
 
 
-def test_requests_are_timed_by_operation_and_path() -> None:
-    with running("--port", "0", "--admin-port", "0") as daemon:
+def test_metrics_contain_request_times_by_operation_and_path() -> None:
+    with running_daemon("--port", "0", "--admin-port", "0") as daemon:
         port = daemon.port()
         url = admin(daemon)
         with Client(f"127.0.0.1:{port}") as zk:
@@ -262,10 +262,10 @@ def small_disk(folder: Path) -> Iterator[Callable[[str], None]]:
 def test_full_disk_and_recovery_are_reported(tmp_path: Path) -> None:
     with small_disk(tmp_path) as resize:
         options = ("--port", "0", "--admin-port", "0", "--data-dir", str(tmp_path), "-DpreAllocSize=64")
-        with running(*options, "-D4lw.commands.whitelist=*") as daemon:
+        with running_daemon(*options, "-D4lw.commands.whitelist=*") as daemon:
             port = daemon.port()
             url, hosts = admin(daemon), f"127.0.0.1:{port}"
-            acknowledged = _fill(hosts)
+            acknowledged = _fill_disk(hosts)
 
             wait_until(lambda: get(f"{url}/readyz")[0] == 503)
             _, reason = get(f"{url}/readyz")
@@ -273,7 +273,7 @@ def test_full_disk_and_recovery_are_reported(tmp_path: Path) -> None:
             assert get(f"{url}/healthz")[0] == 200
             assert "\nzoolet_writes_refused 1.0\n" in get(f"{url}/metrics")[1]
             assert ask(port, b"isro") == b"ro"
-            assert "refuses writes: less than 64 kB free" in _status(hosts, 1)
+            assert "refuses writes: less than 64 kB free" in _check_status(hosts, 1)
 
             resize("64m")
             wait_until(lambda: get(f"{url}/readyz")[0] == 200)
@@ -281,27 +281,27 @@ def test_full_disk_and_recovery_are_reported(tmp_path: Path) -> None:
             assert RETRY <= 1.0  # the disk is checked each second
             assert "\nzoolet_writes_refused 0.0\n" in get(f"{url}/metrics")[1]
             assert ask(port, b"isro") == b"rw"
-            assert "serves as standalone" in _status(hosts, 0)
-        with running(*options) as daemon:
+            assert "serves as standalone" in _check_status(hosts, 0)
+        with running_daemon(*options) as daemon:
             with Client(f"127.0.0.1:{daemon.port()}") as zk:
                 assert acknowledged <= set(zk.children("/"))
 
 
-def _fill(hosts: str) -> set[str]:
-    """Create nodes until the server refuses one; return the names of the acknowledged nodes."""
+def _fill_disk(hosts: str) -> set[str]:
+    """Create nodes until the server refuses one. Return the names of the acknowledged nodes."""
     created: set[str] = set()
     with Client(hosts) as zk:
         with suppress(ZooKeeperError):
             while True:
                 try:
                     zk.create(f"/n{len(created)}", bytes(20_000))
-                except ConnectionLossError:  # the answer waits for the disk
+                except ConnectionLossError:  # the server does not answer until it can write to the disk
                     break
                 created.add(f"n{len(created)}")
     return created
 
 
-def _status(hosts: str, code: int) -> str:
+def _check_status(hosts: str, code: int) -> str:
     done = zoolet("status", hosts)
     assert done.returncode == code, done.stdout
     return done.stdout
@@ -315,9 +315,11 @@ def test_prometheus_scrapes_daemon_and_evaluates_rules(tmp_path: Path) -> None:
     if shutil.which("prometheus") is None:
         skip_unless_required("no Prometheus here (apt-get install prometheus)")
     with ExitStack() as stack:
-        daemon = stack.enter_context(running("--port", "0", "--admin-port", "0", "--data-dir", str(tmp_path / "data")))
+        daemon = stack.enter_context(
+            running_daemon("--port", "0", "--admin-port", "0", "--data-dir", str(tmp_path / "data"))
+        )
         hosts, url = f"127.0.0.1:{daemon.port()}", admin(daemon)
-        lock_everything(stack, hosts)
+        hold_locks_of_all_kinds(stack, hosts)
         with _prometheus(tmp_path, url.removeprefix("http://")) as api:
             wait_until(lambda: _query(api, "up") == ["1"])
             for name in ("readlatency", "zoolet_writes_refused", "num_alive_connections", "election_time_count"):
@@ -331,7 +333,7 @@ def test_prometheus_scrapes_daemon_and_evaluates_rules(tmp_path: Path) -> None:
                 wait_until(lambda query=query: bool(_query(api, query)))
 
 
-def lock_everything(stack: ExitStack, hosts: str) -> None:
+def hold_locks_of_all_kinds(stack: ExitStack, hosts: str) -> None:
     """Hold locks of kazoo, Curator and zoolet, wait for some in a circle, and make sampled requests."""
     one, two = [stack.enter_context(Client(hosts)) for _ in range(2)]
     kazoo = KazooClient(hosts)
@@ -352,23 +354,23 @@ def lock_everything(stack: ExitStack, hosts: str) -> None:
 
 def _queries_of_board() -> list[str]:
     """Return the queries of all panels, with the values that Grafana inserts."""
-    queries = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
+    queries = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
     return [query.replace("$instance", ".*").replace("$__rate_interval", "10s") for query in queries]
 
 
-def test_board_can_be_imported_with_any_data_source() -> None:
-    variables = {variable["name"] for variable in BOARD["templating"]["list"]}
-    parts = [*BOARD["panels"], *(target for panel in BOARD["panels"] for target in panel["targets"])]
+def test_grafana_panels_use_variable_data_source_without_overlap() -> None:
+    variables = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    parts = [*DASHBOARD["panels"], *(target for panel in DASHBOARD["panels"] for target in panel["targets"])]
     cells = [
         (panel["gridPos"]["x"] + x, panel["gridPos"]["y"] + y)
-        for panel in BOARD["panels"]
+        for panel in DASHBOARD["panels"]
         for x in range(panel["gridPos"]["w"])
         for y in range(panel["gridPos"]["h"])
     ]
 
     assert variables == {"datasource", "instance"}
     assert {part["datasource"]["uid"] for part in parts} == {"${datasource}"}
-    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
     assert len(set(cells)) == len(cells)
     assert max(x for x, _ in cells) < 24
 
@@ -379,7 +381,7 @@ def _prometheus(folder: Path, target: str) -> Iterator[str]:
         port = probe.getsockname()[1]
     config = folder / "prometheus.yml"
     config.write_text(
-        f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{RULES}]\n"
+        f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{ALERT_RULES}]\n"
         f"scrape_configs:\n- job_name: zookeeper\n  static_configs: [{{targets: ['{target}']}}]\n"
     )
     command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/tsdb"]

@@ -11,19 +11,23 @@ from typing import Any, Final
 
 import pytest
 from support.command import ZOOLET, zoolet
-from support.images import configured
+from support.images import build_container_config
 from support.waiting import DEADLINE_S
 
 from zoolet.cli.container import status_words
-from zoolet.cli.images import unknown_variables, with_files
+from zoolet.cli.images import expand_file_variables, unknown_variables
 from zoolet.client.blocking import Client
 from zoolet.server.config import ConfigError
 
-TLS: Final = {"ZOO_TLS_CLIENT_ENABLE": "1", "ZOO_TLS_CLIENT_KEYSTORE_FILE": "/k.pem", "ZOO_TLS_CLIENT_AUTH": "none"}
+TLS_VARIABLES: Final = {
+    "ZOO_TLS_CLIENT_ENABLE": "1",
+    "ZOO_TLS_CLIENT_KEYSTORE_FILE": "/k.pem",
+    "ZOO_TLS_CLIENT_AUTH": "none",
+}
 
 
 def test_default_container_serves_and_keeps_data() -> None:
-    config = configured()
+    config = build_container_config()
 
     assert (config.host, config.port, config.storage.data_dir) == (None, 2181, "/data")
     assert config.admin.port is None
@@ -54,8 +58,10 @@ def test_default_container_serves_and_keeps_data() -> None:
         ({"ZOOKEEPER_TICK_TIME": "1000", "ZOOKEEPER_SYNC_LIMIT": "2"}, {"settings.tick_time": 1000}),
     ],
 )
-def test_variables_of_other_images_have_same_effect(environment: dict[str, str], expected: dict[str, Any]) -> None:
-    config = configured(**environment)
+def test_variables_of_each_container_image_set_configuration(
+    environment: dict[str, str], expected: dict[str, Any]
+) -> None:
+    config = build_container_config(**environment)
 
     for name, value in expected.items():
         found: Any = config
@@ -64,20 +70,20 @@ def test_variables_of_other_images_have_same_effect(environment: dict[str, str],
         assert found == value, name
 
 
-def test_unknown_variables_are_named() -> None:
+def test_unknown_container_variables_are_reported() -> None:
     environment = {"ZOO_TIC_TIME": "1", "ZOO_CFG_x": "", "ZOO_TICK_TIME": "1", "PATH": ""}
 
     assert unknown_variables(environment) == ["ZOO_TIC_TIME"]
 
 
-def test_ensemble_is_refused() -> None:
+def test_ensemble_variables_are_refused() -> None:
     servers = "server.1=a:2888:3888;2181 server.2=b:2888:3888;2181"
 
     with pytest.raises(ConfigError, match="2 servers are configured"):
-        configured(ZOO_SERVERS=servers)
+        build_container_config(ZOO_SERVERS=servers)
 
 
-def test_variables_of_kubernetes_services_are_not_used() -> None:
+def test_variables_of_kubernetes_services_are_ignored() -> None:
     environment = {
         "ZOO_PORT": "tcp://10.0.0.1:2182",
         "ZOOKEEPER_SECURE_CLIENT_PORT": "tcp://10.0.0.1:2281",
@@ -88,28 +94,28 @@ def test_variables_of_kubernetes_services_are_not_used() -> None:
         "ZOO_TLS_PORT_2281_TCP_ADDR": "10.0.0.1",
     }
 
-    assert configured(**environment).port == 2181
-    assert with_files(environment) == {}
+    assert build_container_config(**environment).port == 2181
+    assert expand_file_variables(environment) == {}
 
 
-def test_variable_is_read_from_file(tmp_path: Path) -> None:
+def test_container_variable_ending_in_file_is_read_from_file(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("s3cret\n")
 
     before: dict[str, str]
     (tmp_path / "blank").write_text(" \n")
     blank = {"ZOO_ENABLE_AUTH": "yes", "ZOO_ENABLE_AUTH_FILE": str(tmp_path / "blank")}
-    assert with_files(blank)["ZOO_ENABLE_AUTH"] == "yes"
+    assert expand_file_variables(blank)["ZOO_ENABLE_AUTH"] == "yes"
     for before in ({}, {"ZOO_SERVER_PASSWORDS": ""}, {"ZOO_SERVER_PASSWORDS": "old"}):
         environment = before | {"ZOO_SERVER_PASSWORDS_FILE": str(file)}
-        assert with_files(environment)["ZOO_SERVER_PASSWORDS"] == "s3cret"
+        assert expand_file_variables(environment)["ZOO_SERVER_PASSWORDS"] == "s3cret"
     with pytest.raises(ConfigError, match="ZOO_SERVER_PASSWORDS_FILE: cannot read /none: No such file"):
-        with_files({"ZOO_SERVER_PASSWORDS_FILE": "/none"})
+        expand_file_variables({"ZOO_SERVER_PASSWORDS_FILE": "/none"})
 
 
-def test_wrong_value_names_its_variable() -> None:
+def test_error_of_invalid_value_names_variable() -> None:
     with pytest.raises(ConfigError, match="environment variable ZOO_TICK_TIME: tickTime must be a whole number"):
-        configured(ZOO_TICK_TIME="soon")
+        build_container_config(ZOO_TICK_TIME="soon")
 
 
 @pytest.mark.parametrize(
@@ -117,8 +123,8 @@ def test_wrong_value_names_its_variable() -> None:
     [
         ({}, ["127.0.0.1:2181"]),
         ({"ZOO_PORT_NUMBER": "9"}, ["127.0.0.1:9"]),
-        (TLS, ["http://127.0.0.1:8080/readyz"]),
-        (TLS | {"ZOO_ADMIN_SERVER_PORT_NUMBER": "8080"}, ["tls://127.0.0.1:3181"]),
+        (TLS_VARIABLES, ["http://127.0.0.1:8080/readyz"]),
+        (TLS_VARIABLES | {"ZOO_ADMIN_SERVER_PORT_NUMBER": "8080"}, ["tls://127.0.0.1:3181"]),
         ({"ZOO_SERVERS": "server.1=localhost:2888:3888;2182"}, ["127.0.0.1:2182"]),
         ({"ZOO_CFG_clientPortAddress": "::"}, ["127.0.0.1:2181"]),
         ({"ZOO_CFG_clientPortAddress": "::1"}, ["[::1]:2181"]),
@@ -134,7 +140,7 @@ def test_health_check_uses_port_of_container(environment: dict[str, str], words:
 def test_health_check_without_plain_port_uses_tls_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        environ = {**TLS, "ZOO_TLS_PORT_NUMBER": str(port), "ZOO_ENABLE_ADMIN_SERVER": "no"}
+        environ = {**TLS_VARIABLES, "ZOO_TLS_PORT_NUMBER": str(port), "ZOO_ENABLE_ADMIN_SERVER": "no"}
         healthy = zoolet("container", "status", **environ)
     closed = zoolet("container", "status", **environ)
 
@@ -143,7 +149,7 @@ def test_health_check_without_plain_port_uses_tls_port() -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["zkServer.sh", "start-foreground"]])
-def test_container_accepts_official_environment(tmp_path: Path, words: list[str]) -> None:
+def test_container_accepts_environment_of_official_image(tmp_path: Path, words: list[str]) -> None:
     environ = {**os.environ, "ZOO_PORT": "0", "ZOO_DATA_DIR": str(tmp_path), "ZOO_ADMINSERVER_ENABLED": "false"}
     command = [*ZOOLET, "container", *words]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
@@ -157,7 +163,7 @@ def test_container_accepts_official_environment(tmp_path: Path, words: list[str]
     assert list(tmp_path.glob("version-2/log.*"))
 
 
-def test_mounted_file_is_used_unchanged(tmp_path: Path) -> None:
+def test_mounted_zoo_cfg_is_used_without_environment_variables(tmp_path: Path) -> None:
     (tmp_path / "zoo.cfg").write_text(f"clientPort=0\nclientPortAddress=127.0.0.1\ndataDir={tmp_path}/data\n")
     environ = {**os.environ, "ZOO_CONF_DIR": str(tmp_path), "ZOO_TICK_TIME": "nonsense"}
     with subprocess.Popen([*ZOOLET, "container"], env=environ, stdout=subprocess.PIPE, text=True) as process:
@@ -167,21 +173,21 @@ def test_mounted_file_is_used_unchanged(tmp_path: Path) -> None:
         assert process.wait(DEADLINE_S) == 0
 
 
-def test_other_command_is_run_in_place_of_daemon() -> None:
+def test_command_given_to_container_replaces_daemon() -> None:
     done = zoolet("container", "echo", "hello")
 
     assert (done.returncode, done.stdout) == (0, "hello\n")
 
 
 @pytest.mark.parametrize("separator", [[], ["--"]])
-def test_other_command_of_container_has_options(separator: list[str]) -> None:
+def test_subcommand_given_to_container_keeps_its_options(separator: list[str]) -> None:
     command = ["sh", "-c", "echo $0 $*", "-Da=b", "--host", "0.0.0.0"]
     done = zoolet("container", *separator, *command)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "-Da=b --host 0.0.0.0\n", "")
 
 
-def test_missing_command_is_one_line_and_127() -> None:
+def test_container_command_that_is_missing_exits_with_127() -> None:
     done = zoolet("container", "no-such-command")
 
     assert (done.returncode, done.stdout) == (127, "")

@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.answering import answering
-from support.apache import jars_of, require_apache
+from support.answering import answering_server
+from support.apache import require_apache, server_jars
 from support.command import ZOOLET, zoolet
 from support.waiting import DEADLINE_S
 
 from zoolet.cli import fault
 from zoolet.cli.program import main
-from zoolet.cli.run import _test_server
+from zoolet.cli.run import _make_test_server
 from zoolet.client import blocking
 from zoolet.server.config import ConfigError, Setting, build
 from zoolet.testing import Recording, Server
 from zoolet.testing.control.control import Control
 from zoolet.testing.frames.actions import ACTIONS
 
-EXPIRE: Final = """
+EXPIRE_PROGRAM: Final = """
 import json, os, urllib.request
 from kazoo.client import KazooClient
 
@@ -45,28 +45,28 @@ print(sorted(command("tree")))
 zk.stop()
 """
 
-pytestmark = pytest.mark.slow  # each starts one or two Python processes
+pytestmark = pytest.mark.slow  # each test starts one or two Python processes
 
 
-def test_command_controls_its_server(tmp_path: Path) -> None:
+def test_command_of_run_controls_server_over_control_api(tmp_path: Path) -> None:
     pytest.importorskip("h11")
     tree = tmp_path / "tree.json"
     tree.write_text('{"/app": {"$data": "1", "config": "x"}}')
 
-    ran = zoolet("run", "--admin", "--load", tree, "--", sys.executable, "-c", EXPIRE)
+    ran = zoolet("run", "--admin", "--load", tree, "--", sys.executable, "-c", EXPIRE_PROGRAM)
 
     assert (ran.stdout, ran.returncode) == ("['/app', '/app/config']\n", 0), ran.stderr
 
 
 @pytest.mark.parametrize("tick", [{}, {"tickTime": Setting("500", "command line")}])
-def test_limits_with_control_equal_limits_without(tick: dict[str, Setting]) -> None:
+def test_run_with_control_api_keeps_session_timeout_limit(tick: dict[str, Setting]) -> None:
     options = Namespace(cluster=None, host="127.0.0.1", port=0, clock="real", seed=None)
 
-    with _test_server(options, tick) as server, blocking.Client(server.hosts, timeout=100) as zk:
+    with _make_test_server(options, tick) as server, blocking.Client(server.hosts, timeout=100) as zk:
         assert round(zk.session_timeout * 1000) == build(tick).settings.max_session_timeout
 
 
-def test_tree_is_loaded_without_control(tmp_path: Path) -> None:
+def test_run_loads_tree_without_control_api(tmp_path: Path) -> None:
     tree = tmp_path / "tree.json"
     tree.write_text('{"/a": "1"}')
     code = "import os\nfrom kazoo.client import KazooClient as K\nz=K(os.environ['ZOOKEEPER_HOSTS'])\nz.start()\n"
@@ -165,7 +165,7 @@ def test_missing_control_api_is_reported_in_one_line(
         (["run", "--admin-port", "TAKEN"], "cannot listen on 127.0.0.1:TAKEN for HTTP: address already in use"),
     ],
 )
-def test_mistake_is_reported_in_one_line(words: list[str], message: str) -> None:
+def test_invalid_command_is_reported_in_one_line(words: list[str], message: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ran = zoolet(*(port if word == "TAKEN" else word for word in words))
@@ -192,10 +192,10 @@ def test_mistake_is_reported_in_one_line(words: list[str], message: str) -> None
         (b"", "cannot connect to SERVER: the server "),
     ],
 )
-def test_other_server_is_not_taken_for_control_api(
+def test_fault_command_explains_url_without_control_api(
     answer: bytes, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with answering(answer) as server:
+    with answering_server(answer) as server:
         assert main(["fault", "--admin", f"http://{server}", "hold"]) == 1
 
     expected = message.replace("URL", f"http://{server}/commands").replace("SERVER", server)
@@ -220,7 +220,7 @@ def test_wrong_parameter_of_fault_is_refused(
     assert capsys.readouterr().err == f"zoolet fault: {message}\n"
 
 
-def test_bad_tree_is_reported_in_one_line(tmp_path: Path) -> None:
+def test_invalid_tree_is_reported_in_one_line(tmp_path: Path) -> None:
     tree = tmp_path / "tree.json"
     tree.write_text('{"/a": 7}')
 
@@ -291,7 +291,7 @@ def test_java_example_passes(tmp_path: Path) -> None:
         pytest.fail(reason) if os.environ.get("ZOOLET_REQUIRE_APACHE") == "1" else pytest.skip(reason)
     require_apache()  # needed for the jar of the client
     (tmp_path / "ExpireTest.java").write_text(example("java"))
-    jars = ":".join(map(str, jars_of("3.8")))
+    jars = ":".join(map(str, server_jars("3.8")))
 
     ran = zoolet("run", "--admin", "--", "java", "-cp", jars, tmp_path / "ExpireTest.java")
 
@@ -328,11 +328,11 @@ def test_go_example_passes(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_index_equals_example_of_page() -> None:
+def test_index_of_control_api_matches_documented_example() -> None:
     assert json.loads(example("json")) == Control(Server()).index()["wait_for_sessions"]
 
 
-def test_help_explains_each_fault() -> None:
+def test_fault_command_has_help_of_each_fault_action() -> None:
     assert list(fault.FAULTS) == list(ACTIONS)
 
 
@@ -344,8 +344,8 @@ def test_help_explains_each_fault() -> None:
         ("op", "op needs a value: op=VALUE"),
     ],
 )
-def test_parameter_that_fault_does_not_have_is_named(word: str, message: str) -> None:
+def test_parameter_that_fault_does_not_have_is_reported(word: str, message: str) -> None:
     known = fault._fault_parameters("lose_reply", Control(Server()).index()["fault"]["parameters"])
     with pytest.raises(ConfigError) as caught:
-        fault._parameter("lose_reply", word, known)
+        fault._parse_parameter("lose_reply", word, known)
     assert str(caught.value).startswith(message)

@@ -9,16 +9,16 @@ from typing import Final
 
 import pytest
 from support.command import ZOOLET, zoolet
-from support.images import configured
+from support.images import build_container_config
 
-from zoolet.cli.images import with_files, without_effect
+from zoolet.cli.images import expand_file_variables, ineffective_variables
 from zoolet.client.blocking import Client
 from zoolet.server.config import ConfigError, Setting, build
 
-CONTAINER: Final = (*ZOOLET, "container")
+CONTAINER_COMMAND: Final = (*ZOOLET, "container")
 TLS: Final = {"ZOO_TLS_CLIENT_ENABLE": "yes", "ZOO_TLS_CLIENT_KEYSTORE_FILE": "/k.pem"}
-CONFLUENT_TLS: Final = {"ZOOKEEPER_SECURE_CLIENT_PORT": "2281", "ZOOKEEPER_SSL_KEYSTORE_LOCATION": "/k.pem"}
-AUTH: Final = {"ZOO_ENABLE_AUTH": "yes", "ZOO_SERVER_USERS": "bob", "ZOO_SERVER_PASSWORDS": "secret"}
+CONFLUENT_TLS_VARIABLES: Final = {"ZOOKEEPER_SECURE_CLIENT_PORT": "2281", "ZOOKEEPER_SSL_KEYSTORE_LOCATION": "/k.pem"}
+USER_VARIABLES: Final = {"ZOO_ENABLE_AUTH": "yes", "ZOO_SERVER_USERS": "bob", "ZOO_SERVER_PASSWORDS": "secret"}
 
 
 # --- users ---
@@ -28,8 +28,8 @@ AUTH: Final = {"ZOO_ENABLE_AUTH": "yes", "ZOO_SERVER_USERS": "bob", "ZOO_SERVER_
     ("users", "passwords"),
     [("kafka,other", "1,2"), ("kafka, other", "1, 2"), ("kafka;other", " 1  2 "), ("kafka,,other,", "1;2;")],
 )
-def test_each_user_has_a_name_and_a_password(users: str, passwords: str) -> None:
-    config = configured(ZOO_ENABLE_AUTH="yes", ZOO_SERVER_USERS=users, ZOO_SERVER_PASSWORDS=passwords)
+def test_user_names_and_passwords_are_paired_in_order(users: str, passwords: str) -> None:
+    config = build_container_config(ZOO_ENABLE_AUTH="yes", ZOO_SERVER_USERS=users, ZOO_SERVER_PASSWORDS=passwords)
 
     assert config.settings.sasl_users == {"kafka": "1", "other": "2"}
     assert config.settings.require_auth == {"sasl"}
@@ -46,21 +46,27 @@ def test_each_user_has_a_name_and_a_password(users: str, passwords: str) -> None
         ("a,a", "1,2", "contains the user 'a' twice"),
     ],
 )
-def test_unequal_numbers_of_passwords_are_refused(users: str, passwords: str, reason: str) -> None:
+def test_number_of_users_and_passwords_must_match(users: str, passwords: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        configured(ZOO_ENABLE_AUTH="yes", ZOO_SERVER_USERS=users, ZOO_SERVER_PASSWORDS=passwords)
+        build_container_config(ZOO_ENABLE_AUTH="yes", ZOO_SERVER_USERS=users, ZOO_SERVER_PASSWORDS=passwords)
 
 
-def test_password_may_contain_all_but_separators() -> None:
-    config = configured(**AUTH | {"ZOO_SERVER_PASSWORDS": 'a"b\\c:{'})
+def test_password_may_contain_punctuation() -> None:
+    config = build_container_config(**USER_VARIABLES | {"ZOO_SERVER_PASSWORDS": 'a"b\\c:{'})
 
     assert config.settings.sasl_users == {"bob": 'a"b\\c:{'}
 
 
 @pytest.mark.slow
-def test_passwords_of_killed_container_are_in_no_file(tmp_path: Path) -> None:
-    environ = {**os.environ, **AUTH, "ZOO_PORT": "0", "ZOO_DATA_DIR": str(tmp_path / "data"), "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(CONTAINER, env=environ, stdout=subprocess.PIPE, text=True) as process:
+def test_container_writes_no_password_to_disk(tmp_path: Path) -> None:
+    environ = {
+        **os.environ,
+        **USER_VARIABLES,
+        "ZOO_PORT": "0",
+        "ZOO_DATA_DIR": str(tmp_path / "data"),
+        "TMPDIR": str(tmp_path),
+    }
+    with subprocess.Popen(CONTAINER_COMMAND, env=environ, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             port = process.stdout.readline().rpartition(":")[2].strip()
@@ -82,23 +88,25 @@ def test_passwords_of_killed_container_are_in_no_file(tmp_path: Path) -> None:
     [
         (TLS | {"ZOO_TLS_CLIENT_TRUSTSTORE_FILE": "/t.pem"}, (None, 3181, "need")),
         (TLS | {"ZOO_TLS_CLIENT_AUTH": "none", "ZOO_TLS_PORT_NUMBER": "3"}, (None, 3, "none")),
-        (CONFLUENT_TLS, (None, 2281, "none")),
-        (CONFLUENT_TLS | {"ZOOKEEPER_CLIENT_PORT": "2182"}, (2182, 2281, "none")),
-        (CONFLUENT_TLS | {"ZOOKEEPER_SSL_TRUSTSTORE_LOCATION": "/t.pem"}, (None, 2281, "need")),
+        (CONFLUENT_TLS_VARIABLES, (None, 2281, "none")),
+        (CONFLUENT_TLS_VARIABLES | {"ZOOKEEPER_CLIENT_PORT": "2182"}, (2182, 2281, "none")),
+        (CONFLUENT_TLS_VARIABLES | {"ZOOKEEPER_SSL_TRUSTSTORE_LOCATION": "/t.pem"}, (None, 2281, "need")),
         ({"ZOO_CFG_EXTRA": "secureClientPort=2281 ssl.keyStore.location=/k.pem"}, (2181, 2281, "none")),
         (TLS | {"ZOO_TLS_CLIENT_ENABLE": "no"}, (2181, None, "none")),
     ],
 )
-def test_tls_of_each_image_opens_its_ports(environment: dict[str, str], expected: tuple[object, ...]) -> None:
-    config = configured(**environment)
+def test_tls_variables_of_each_image_open_its_ports(environment: dict[str, str], expected: tuple[object, ...]) -> None:
+    config = build_container_config(**environment)
 
     assert (config.port, config.secure_port, config.tls.client_auth) == expected
 
 
-def test_store_of_disabled_tls_replaces_no_store() -> None:
+def test_key_store_variable_is_ignored_if_tls_is_disabled() -> None:
     extra = "secureClientPort=2281 ssl.keyStore.location=/k.pem"
 
-    config = configured(ZOO_CFG_EXTRA=extra, ZOO_TLS_CLIENT_ENABLE="no", ZOO_TLS_CLIENT_KEYSTORE_FILE="/other.pem")
+    config = build_container_config(
+        ZOO_CFG_EXTRA=extra, ZOO_TLS_CLIENT_ENABLE="no", ZOO_TLS_CLIENT_KEYSTORE_FILE="/other.pem"
+    )
 
     assert config.tls.key_store == "/k.pem"
 
@@ -130,11 +138,11 @@ def test_store_of_disabled_tls_replaces_no_store() -> None:
         (TLS | {"ZOO_TLS_CLIENT_AUTH": "always"}, r"ssl\.clientAuth must be"),
         ({"ZOOKEEPER_SECURE_CLIENT_PORT": "2281"}, r"requires ssl\.keyStore\.location"),
         ({"ZOOKEEPER_SSL_KEYSTORE_LOCATION": "/k.pem"}, "requires secureClientPort"),
-        (CONFLUENT_TLS | {"ZOOKEEPER_SSL_CLIENT_AUTH": "need"}, r"requires ssl\.trustStore\.location"),
+        (CONFLUENT_TLS_VARIABLES | {"ZOOKEEPER_SSL_CLIENT_AUTH": "need"}, r"requires ssl\.trustStore\.location"),
         # features that zoolet does not have
-        (CONFLUENT_TLS | {"ZOOKEEPER_SSL_CRL": "true"}, r"ssl\.crl=true is not supported"),
-        (CONFLUENT_TLS | {"ZOOKEEPER_SSL_OCPS": "true"}, r"ssl\.ocsp=true is not supported"),
-        (CONFLUENT_TLS | {"ZOOKEEPER_SSL_AUTH_PROVIDER": "mine"}, r"ssl\.authProvider=mine is not supported"),
+        (CONFLUENT_TLS_VARIABLES | {"ZOOKEEPER_SSL_CRL": "true"}, r"ssl\.crl=true is not supported"),
+        (CONFLUENT_TLS_VARIABLES | {"ZOOKEEPER_SSL_OCPS": "true"}, r"ssl\.ocsp=true is not supported"),
+        (CONFLUENT_TLS_VARIABLES | {"ZOOKEEPER_SSL_AUTH_PROVIDER": "mine"}, r"ssl\.authProvider=mine is not supported"),
         ({"ZOOKEEPER_AUTH_PROVIDER_SASL": "a.B"}, r"authProvider\.sasl=a\.B is not supported"),
         # misspelt names
         ({"ZOO_ENABLE_AUHT": "yes"}, "unknown environment variable ZOO_ENABLE_AUHT.*ZOO_ENABLE_AUTH"),
@@ -153,18 +161,21 @@ def test_store_of_disabled_tls_replaces_no_store() -> None:
         ({"ZOO_CLIENT_PORT_ADDRESS": "::1"}, "unknown environment variable ZOO_CLIENT_PORT_ADDRESS"),
         ({"ZOO_CFG_EXTRA": "clientPortAdress=127.0.0.1"}, "unknown key clientPortAdress"),
         ({"ZOO_CFG_EXTRA": "admin.forceHttps=true"}, r"admin\.forceHttps=true is not supported"),
-        (AUTH | {"ZOO_CFG_sessionRequireClientSASLAuth": "false"}, "must be true if ZOO_ENABLE_AUTH is yes"),
-        (AUTH | {"ZOO_CFG_EXTRA": "zookeeper.sessionRequireClientSASLAuth=false"}, "must be true if ZOO_ENABLE_AUTH"),
+        (USER_VARIABLES | {"ZOO_CFG_sessionRequireClientSASLAuth": "false"}, "must be true if ZOO_ENABLE_AUTH is yes"),
+        (
+            USER_VARIABLES | {"ZOO_CFG_EXTRA": "zookeeper.sessionRequireClientSASLAuth=false"},
+            "must be true if ZOO_ENABLE_AUTH",
+        ),
     ],
 )
-def test_security_that_cannot_be_applied_is_refused(environment: dict[str, str], reason: str) -> None:
+def test_security_variables_that_cannot_be_applied_are_refused(environment: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        configured(**environment)
+        build_container_config(**environment)
 
 
 @pytest.mark.parametrize("name", ["ZOO_ENABLE_AUTH", "ZOO_SERVER_USERS", "ZOO_TLS_CLIENT_ENABLE", "ZOO_ENABLE_AUHT"])
-def test_empty_variable_is_not_set(name: str) -> None:
-    assert configured(**{name: ""}).settings.require_auth == frozenset()
+def test_empty_container_variable_counts_as_unset(name: str) -> None:
+    assert build_container_config(**{name: ""}).settings.require_auth == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -176,8 +187,8 @@ def test_empty_variable_is_not_set(name: str) -> None:
         {"ZOOKEEPER_SSL_QUORUM": "true", "ZOOKEEPER_SSL_QUORUM_KEYSTORE_LOCATION": "/k"},
     ],
 )
-def test_open_server_is_allowed_if_nothing_else_is_set(environment: dict[str, str]) -> None:
-    config = configured(**environment)
+def test_open_server_is_allowed_without_security(environment: dict[str, str]) -> None:
+    config = build_container_config(**environment)
 
     assert (config.port, config.settings.require_auth) == (2181, frozenset())
 
@@ -190,73 +201,73 @@ def test_open_server_is_allowed_if_nothing_else_is_set(environment: dict[str, st
         ({"ZOO_SERVERS": "server.1=localhost:2888:3888;2181", **TLS, "ZOO_TLS_CLIENT_AUTH": "none"}, None),
         ({"JVMFLAGS": "-Dzookeeper.clientPort=2181", **TLS, "ZOO_TLS_CLIENT_AUTH": "none"}, None),
         ({"ZOO_PORT_NUMBER": "2181", **TLS, "ZOO_TLS_CLIENT_AUTH": "none"}, None),
-        ({"ZOO_SERVERS": "server.1=localhost:2888:3888;2181", **CONFLUENT_TLS}, None),
+        ({"ZOO_SERVERS": "server.1=localhost:2888:3888;2181", **CONFLUENT_TLS_VARIABLES}, None),
         ({"ZOOKEEPER_SECURE_CLIENT_PORT": " "}, (None, 2181)),
         ({"ZOO_SERVERS": "server.1=zoo1:2888:3888;"}, (None, 2181)),
         ({"ZOO_SERVERS": "[fd00::1]:2888:3888::1"}, (None, 2181)),
     ],
 )
-def test_default_port_opens_only_given_addresses(
+def test_default_port_is_opened_only_without_other_address(
     environment: dict[str, str], address: tuple[str | None, int] | None
 ) -> None:
-    config = configured(**environment)
+    config = build_container_config(**environment)
 
     assert config.port is None if address is None else (config.host, config.port) == address
 
 
 @pytest.mark.parametrize("servers", ["a:1:2::1;b:1:2::2", "a:1:2;b:1:2", "a:1:2 b:1:2", "a:1:2,b:1:2", "a:1:2\nb:1:2"])
-def test_servers_of_bitnami_have_any_separator(servers: str) -> None:
+def test_bitnami_servers_allow_any_separator(servers: str) -> None:
     with pytest.raises(ConfigError, match="2 servers are configured"):
-        configured(ZOO_SERVERS=servers)
+        build_container_config(ZOO_SERVERS=servers)
 
 
-def test_address_without_plain_port_is_used_for_tls() -> None:
-    config = configured(**CONFLUENT_TLS, ZOOKEEPER_CLIENT_PORT_ADDRESS="127.0.0.1")
+def test_client_port_address_applies_to_tls_without_plain_port() -> None:
+    config = build_container_config(**CONFLUENT_TLS_VARIABLES, ZOOKEEPER_CLIENT_PORT_ADDRESS="127.0.0.1")
 
     assert (config.port, config.secure_host) == (None, "127.0.0.1")
 
 
 @pytest.mark.parametrize("name", ["ZOOKEEPER_ADDRESS", "ZOOKEEPER_SASL_ENABLED", "ZOO_LOG4J_PROP"])
-def test_variable_of_other_software_is_accepted(name: str) -> None:
-    assert configured(**{name: "false"}).port == 2181
+def test_variable_of_unrelated_software_is_accepted(name: str) -> None:
+    assert build_container_config(**{name: "false"}).port == 2181
 
 
-# --- options of Java ---
+# --- system properties in variables with options of Java ---
 
 
-def test_last_of_two_spellings_of_a_key_counts() -> None:
+def test_last_of_two_spellings_of_key_applies() -> None:
     extra = "skipACL=no zookeeper.skipACL=yes skipACL=no"
     options = {"KAFKA_OPTS": "-Dzookeeper.skipACL=yes -DskipACL=yes", "JVMFLAGS": "-Dzookeeper.skipACL=no"}
 
-    assert not configured(ZOO_CFG_EXTRA=extra).settings.skip_acl
-    assert not configured(**options).settings.skip_acl
+    assert not build_container_config(ZOO_CFG_EXTRA=extra).settings.skip_acl
+    assert not build_container_config(**options).settings.skip_acl
 
 
-def test_tls_options_of_java_may_be_for_clients() -> None:
+def test_tls_options_of_java_clients_do_not_open_tls_port() -> None:
     options = "-Dzookeeper.client.secure=true -Dzookeeper.ssl.trustStore.location=/t.pem"
 
-    assert configured(JVMFLAGS=options).secure_port is None
+    assert build_container_config(JVMFLAGS=options).secure_port is None
 
 
 @pytest.mark.parametrize("name", ["KAFKA_OPTS", "KAFKA_JMX_OPTS", "JVMFLAGS", "SERVER_JVMFLAGS", "JAVA_TOOL_OPTIONS"])
-def test_options_of_java_are_applied(name: str) -> None:
-    config = configured(**{name: "-Xmx1g -Dzookeeper.sessionRequireClientSASLAuth=true"})
+def test_java_system_properties_in_variables_are_applied(name: str) -> None:
+    config = build_container_config(**{name: "-Xmx1g -Dzookeeper.sessionRequireClientSASLAuth=true"})
 
     assert config.settings.require_auth == {"sasl"}
 
 
-def test_options_of_java_override_defaults_only() -> None:
+def test_java_properties_override_only_defaults_of_variables() -> None:
     options = "-Dzookeeper.admin.serverAddress=::1 -Dzookeeper.4lw.commands.whitelist=ruok -Dzookeeper.snapCount=7"
 
-    config = configured(JVMFLAGS=options, ZOO_SNAPCOUNT="9")
+    config = build_container_config(JVMFLAGS=options, ZOO_SNAPCOUNT="9")
 
     assert (config.admin.host, config.whitelist, config.storage.snap_count) == ("::1", ("ruok",), 9)
 
 
-def test_later_options_of_java_take_precedence() -> None:
+def test_jvmflags_take_precedence_over_kafka_opts() -> None:
     environment = {"JVMFLAGS": "-Dzookeeper.snapCount=8", "KAFKA_OPTS": "-Dzookeeper.snapCount=7"}
 
-    assert configured(**environment).storage.snap_count == 8
+    assert build_container_config(**environment).storage.snap_count == 8
 
 
 # --- the admin port, and a mounted file ---
@@ -272,14 +283,14 @@ def test_later_options_of_java_take_precedence() -> None:
     ],
 )
 def test_admin_port_is_open_only_if_enabled(environment: dict[str, str], is_open: bool) -> None:
-    assert (configured(**environment).admin.port is not None) is is_open
+    assert (build_container_config(**environment).admin.port is not None) is is_open
 
 
 @pytest.mark.parametrize(
     ("environment", "names"),
     [
-        (AUTH, ["ZOO_ENABLE_AUTH", "ZOO_SERVER_PASSWORDS", "ZOO_SERVER_USERS"]),
-        (CONFLUENT_TLS, ["ZOOKEEPER_SECURE_CLIENT_PORT", "ZOOKEEPER_SSL_KEYSTORE_LOCATION"]),
+        (USER_VARIABLES, ["ZOO_ENABLE_AUTH", "ZOO_SERVER_PASSWORDS", "ZOO_SERVER_USERS"]),
+        (CONFLUENT_TLS_VARIABLES, ["ZOOKEEPER_SECURE_CLIENT_PORT", "ZOOKEEPER_SSL_KEYSTORE_LOCATION"]),
         ({"ZOO_CFG_EXTRA": "ssl.clientAuth=need"}, ["ZOO_CFG_EXTRA"]),
         ({"ALLOW_ANONYMOUS_LOGIN": "no"}, ["ALLOW_ANONYMOUS_LOGIN"]),
         ({"ALLOW_ANONYMOUS_LOGIN": "yes", "ZOO_ENABLE_AUTH": "no", "ZOO_TICK_TIME": "1", "ZOO_SERVER_USERS": ""}, []),
@@ -295,15 +306,15 @@ def test_admin_port_is_open_only_if_enabled(environment: dict[str, str], is_open
         ({"ZOO_ENABLE_AUTH": " no", "ZOO_QUORUM_LEARNER_PASSWORD": "x", "ZOO_CLIENT_PASSWORD": "y"}, []),
     ],
 )
-def test_variables_ignored_by_mounted_file_are_found(environment: dict[str, str], names: list[str]) -> None:
+def test_security_variables_ignored_with_mounted_file_are_found(environment: dict[str, str], names: list[str]) -> None:
     file = {"4lw.commands.whitelist": "ruok, srvr", "admin.serverPort": "8080", "clientPort": "2181"}
     config = build({key: Setting(value, "zoo.cfg:1") for key, value in file.items()})
 
-    assert without_effect(with_files(environment), config) == names
+    assert ineffective_variables(expand_file_variables(environment), config) == names
 
 
 @pytest.mark.slow
-def test_properties_in_java_env_are_refused(tmp_path: Path) -> None:
+def test_properties_in_java_env_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "java.env").write_text('export JVMFLAGS="-Dzookeeper.sessionRequireClientSASLAuth=true"\n')
 
     done = zoolet("container", ZOO_CONF_DIR=str(tmp_path))

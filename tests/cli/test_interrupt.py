@@ -31,7 +31,7 @@ pytest.importorskip("h11")
         "shell -server HOSTS ls /",
     ],
 )
-def test_interrupt_exits_with_130(words: str, tmp_path: Path) -> None:
+def test_interrupted_client_command_exits_with_130(words: str, tmp_path: Path) -> None:
     file = tmp_path / "tree.json"
     file.write_text('{"/a": "1"}')
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -51,7 +51,7 @@ def test_interrupt_exits_with_130(words: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 @pytest.mark.parametrize("words", ["serve --port 0", "run", "run --admin", "proxy 127.0.0.1:1", "console HOSTS"])
-def test_server_exits_with_130_only_after_interrupt(words: str, number: signal.Signals, expected: int) -> None:
+def test_server_command_exits_with_130_only_after_interrupt(words: str, number: signal.Signals, expected: int) -> None:
     with Server() as server:
         command = [sys.executable, "-m", "zoolet", *words.replace("HOSTS", server.hosts).split()]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -64,7 +64,7 @@ def test_server_exits_with_130_only_after_interrupt(words: str, number: signal.S
     assert "Traceback" not in errors
 
 
-def test_interrupt_stops_read_of_pipe(tmp_path: Path) -> None:
+def test_interrupt_stops_command_that_reads_pipe(tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "pipe")
     command = [sys.executable, "-m", "zoolet", "load", "127.0.0.1:1", str(pipe)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""Commands at terminals of different kinds: stopped by Ctrl-Z and continued, closed, narrow, or without a cursor."""
+"""Commands at a terminal: stopped by Ctrl-Z and continued, in a narrow or dumb terminal, or when it is closed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.pseudo_terminal import terminal_of
+from support.pseudo_terminal import run_at_terminal
 from support.waiting import DEADLINE_S
 
 from zoolet.cli.progress import Progress
 from zoolet.client.blocking import Client
 from zoolet.testing import Server
 
-JOBS: Final = ("bash", "--norc", "-mc", '"$@"; echo "is stopped"; fg; echo "exit code $?"', "bash")
+JOB_SHELL: Final = ("bash", "--norc", "-mc", '"$@"; echo "is stopped"; fg; echo "exit code $?"', "bash")
 """A shell that continues the command once it is stopped."""
 CTRL_Z: Final = "\x1a"
-CLEAR: Final = b"\x1b[2J"
+CLEAR_SCREEN: Final = b"\x1b[2J"
 
 
-def test_shell_is_stopped_and_continued(tmp_path: Path) -> None:
+def test_zoolet_shell_is_stopped_by_ctrl_z_and_continued(tmp_path: Path) -> None:
     pytest.importorskip("prompt_toolkit")
-    with Server() as server, terminal_of(["shell", server.hosts], tmp_path, under=JOBS) as terminal:
+    with Server() as server, run_at_terminal(["shell", server.hosts], tmp_path, under=JOB_SHELL) as terminal:
         terminal.expect(r"CONNECTED\) 0\]")
         terminal.type(CTRL_Z)
         terminal.expect("is stopped")
@@ -38,26 +38,26 @@ def test_shell_is_stopped_and_continued(tmp_path: Path) -> None:
         terminal.expect("exit code 0")
 
 
-def test_top_reads_keys_after_it_was_stopped(tmp_path: Path) -> None:
+def test_top_reads_keys_after_it_was_stopped_and_continued(tmp_path: Path) -> None:
     with Server() as server:
         words = ["top", server.hosts, "--interval", "600"]
-        with terminal_of(words, tmp_path, under=JOBS) as terminal:
+        with run_at_terminal(words, tmp_path, under=JOB_SHELL) as terminal:
             terminal.expect("standalone")
             terminal.type(CTRL_Z)
             terminal.expect("is stopped")
             terminal.type_until("q", "exit code 0")
 
 
-def test_top_clears_no_dumb_terminal_and_fits_width(tmp_path: Path) -> None:
-    with Server() as server, terminal_of(["top", server.hosts, "-n", "1"], tmp_path, term="dumb") as terminal:
+def test_top_does_not_clear_dumb_terminal(tmp_path: Path) -> None:
+    with Server() as server, run_at_terminal(["top", server.hosts, "-n", "1"], tmp_path, term="dumb") as terminal:
         assert terminal.wait() == 0
         assert "standalone" in terminal.text
-        assert CLEAR not in terminal.raw
+        assert CLEAR_SCREEN not in terminal.raw
 
 
-def test_top_cuts_lines_at_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_truncates_lines_at_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    with Server() as server, terminal_of(["top", server.hosts, "-n", "1"], tmp_path) as terminal:
+    with Server() as server, run_at_terminal(["top", server.hosts, "-n", "1"], tmp_path) as terminal:
         assert terminal.wait() == 0
         assert "standalone" in terminal.text
         assert max(map(len, terminal.text.split("\n"))) <= 40
@@ -69,7 +69,9 @@ class _Screen(io.StringIO):
 
 
 @pytest.mark.parametrize(("term", "line"), [("xterm", "\r1,000 nodes"), ("dumb", "")])
-def test_progress_fits_terminal(term: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_only_if_terminal_can_overwrite_it(
+    term: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("TERM", term)
     monkeypatch.setattr("time.monotonic", iter(range(9)).__next__)

@@ -19,7 +19,7 @@ from support.curator import curator_locks, require_curator
 from support.waiting import until
 
 from zoolet.__main__ import main
-from zoolet.cli.locks import _who
+from zoolet.cli.locks import _describe_contender
 from zoolet.client import Client
 from zoolet.client.recipes import (
     DoubleBarrier,
@@ -38,15 +38,15 @@ from zoolet.testing import Server
 
 
 def facts_by_path(lines: list[SharedRecipe]) -> dict[str, tuple[str, str, list[bytes], list[bytes]]]:
-    """Return the kind, the naming, and the data of holders and of waiters, for each path."""
+    """Return for each path the kind and naming of its lock, and the data of holders and of waiters."""
     return {
         line.path: (line.kind, line.naming, [e.data for e in line.holders], [e.data for e in line.waiters])
         for line in lines
     }
 
 
-async def in_line(server: Server, *attempts: Any) -> list[asyncio.Future[Any]]:
-    """Start to wait for locks, in this order."""
+async def start_waiters(server: Server, *attempts: Any) -> list[asyncio.Future[Any]]:
+    """Start the attempts one after the other, each when the previous one has set its watch. Return their tasks."""
     waiting = []
     for attempt in attempts:
         before = len(server.watches())
@@ -65,7 +65,7 @@ async def test_zoolet_locks_show_holders_and_waiters(server: Server, naming: str
             await ReadWriteLock(a, "/rw", data=b"a", naming=naming).read().acquire(),
             await Semaphore(a, "/pool", 1, data=b"a", naming=naming).acquire(),
         ]
-        waiting = await in_line(
+        waiting = await start_waiters(
             server,
             Lock(b, "/lock", data=b"b", naming=naming).acquire(),
             Lock(c, "/lock", data=b"c", naming=naming).acquire(),
@@ -87,7 +87,7 @@ async def test_zoolet_locks_show_holders_and_waiters(server: Server, naming: str
     assert sorted(facts_by_path(lines)) == ["/lock", "/pool", "/rw"]
 
 
-async def test_double_barrier_members_wait_or_are_in_round(server: Server) -> None:
+async def test_double_barrier_members_wait_until_round_opens(server: Server) -> None:
     async with Client(server.hosts) as a, Client(server.hosts) as b, Client(server.hosts) as c:
         first = asyncio.create_task(DoubleBarrier(a, "/step", 2).enter())
         await server.until(lambda: sum(path.startswith("/step/") for path in server.tree()) == 1)
@@ -96,7 +96,7 @@ async def test_double_barrier_members_wait_or_are_in_round(server: Server) -> No
         late = await c.create("/step/9c7e980a02c6499346ac9bf4e550501a", b"late", ephemeral=True)
         inside = facts_by_path((await Overview(c, "/").read())[0])
         await c.create("/curator/ready", b"", parents=True)
-        for parent in ("/curator", "/services"):  # a service of Curator has such a name
+        for parent in ("/curator", "/services"):  # Curator's service discovery also creates nodes with such names
             await c.create(f"{parent}/9c7e980a-02c6-4993-46ac-9bf4e550501a", b"x", ephemeral=True, parents=True)
         others = facts_by_path((await Overview(c, "/").read())[0])
 
@@ -132,7 +132,7 @@ async def test_queues_and_zoolet_recipes_are_listed(server: Server) -> None:
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator"])
-async def test_semaphore_names_process_like_lock(server: Server, naming: str) -> None:
+async def test_semaphore_has_default_data_of_lock(server: Server, naming: str) -> None:
     async with Client(server.hosts) as zk:
         lease = await Semaphore(zk, "/pool", 1, naming=naming).acquire()
         lines, _ = await Overview(zk, "/").read()
@@ -152,11 +152,11 @@ async def test_semaphore_names_process_like_lock(server: Server, naming: str) ->
     ],
     ids=["name", "empty", "uuid", "hex", "durable"],
 )
-def test_entry_is_named_by_data_or_session(data: bytes, session: int, name: str) -> None:
+def test_contender_name_is_data_or_session(data: bytes, session: int, name: str) -> None:
     assert contender_name(LockEntry("/a", False, session, data, 0.0, True)) == name
 
 
-async def test_contenders_are_not_listed(server: Server) -> None:
+async def test_locks_command_does_not_list_children_of_contenders(server: Server) -> None:
     async with Client(server.hosts) as zk:
         await zk.create("/data")
         async with Lock(zk, "/lock"):
@@ -173,16 +173,18 @@ async def test_contenders_are_not_listed(server: Server) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(-3, "0 s"), (59.9, "59 s"), (125, "2 min"), (7199, "1 h"), (200_000, "2 d")]
 )
-def test_holder_has_time_with_zone_and_duration(monkeypatch: pytest.MonkeyPatch, seconds: float, text: str) -> None:
+def test_locks_command_shows_start_and_duration_of_hold(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, text: str
+) -> None:
     monkeypatch.setattr("zoolet.cli.locks.time.time", lambda: 1_000_000.0 + seconds)
 
-    shown = _who(LockEntry("/a", False, 16, b"vm:1", 1_000_000.0, True))
+    shown = _describe_contender(LockEntry("/a", False, 16, b"vm:1", 1_000_000.0, True))
 
     pattern = r"vm:1 \(session 0x10\) since 1970-01-\d\d \d\d:\d\d:40[+-]\d\d:\d\d \((.*)\)"
     assert re.findall(pattern, shown) == [text]
 
 
-def waiting_for(lock: Any) -> None:
+def wait_for_lock(lock: Any) -> None:
     """Wait for a kazoo lock until the test ends."""
     with suppress(CancelledError, ConnectionClosedError):
         lock.acquire()
@@ -190,7 +192,7 @@ def waiting_for(lock: Any) -> None:
 
 @contextmanager
 def kazoo_locks(hosts: str, *, cycle: bool) -> Iterator[list[str]]:
-    """Hold kazoo locks; yield two session ids: the holder's and the waiter's."""
+    """Hold kazoo locks. Yield two session ids: the holder's and the waiter's."""
     with ExitStack() as stack:
         clients = []
         for _ in range(2):
@@ -217,7 +219,7 @@ def kazoo_locks(hosts: str, *, cycle: bool) -> Iterator[list[str]]:
             ]
         for lock, path, children in steps:
             stack.callback(lock.cancel)
-            threading.Thread(target=waiting_for, args=(lock,), daemon=True).start()
+            threading.Thread(target=wait_for_lock, args=(lock,), daemon=True).start()
             looking = threading.Event()
             while len(a.get_children(path)) < children:
                 looking.wait(0.01)
@@ -227,7 +229,7 @@ def kazoo_locks(hosts: str, *, cycle: bool) -> Iterator[list[str]]:
 def locks(
     capsys: pytest.CaptureFixture[str], where: str
 ) -> tuple[int, dict[str, tuple[str, list[str], list[str]]], Any]:
-    """Run the command; return its exit code, the holders and waiters by path, and the deadlocks."""
+    """Run the command. Return its exit code, the holders and waiters by path, and the deadlocks."""
     code = main(["locks", where, "--json"])
     answer = json.loads(capsys.readouterr().out)
     shared = {
@@ -239,7 +241,7 @@ def locks(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cycle", [False, True])
-def test_kazoo_and_curator_locks_on_apache_are_listed(capsys: pytest.CaptureFixture[str], cycle: bool) -> None:
+def test_locks_command_lists_kazoo_and_curator_locks_on_apache(capsys: pytest.CaptureFixture[str], cycle: bool) -> None:
     require_apache()
     require_curator()
     with (
@@ -273,13 +275,13 @@ def test_kazoo_and_curator_locks_on_apache_are_listed(capsys: pytest.CaptureFixt
     assert f"/kazoo/lock  (lock)\n  held by a (session {a}) since 20" in text
 
 
-async def test_longest_wait_is_first(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_locks_command_prints_longest_wait_first(capsys: pytest.CaptureFixture[str]) -> None:
     server = Server()
     async with server, Client(server.hosts) as a, Client(server.hosts) as b:
         held = [await Lock(a, path).acquire() for path in ("/a", "/b", "/c")]
         waiting = []
         for path in ("/c", "/b"):
-            waiting += await in_line(server, Lock(b, path).acquire())
+            waiting += await start_waiters(server, Lock(b, path).acquire())
             await asyncio.sleep(0.002)  # the times of requests have a resolution of 1 ms
         await asyncio.to_thread(main, ["locks", server.hosts, "--json"])
         for task in waiting:
@@ -291,13 +293,13 @@ async def test_longest_wait_is_first(capsys: pytest.CaptureFixture[str]) -> None
     assert [line["path"] for line in json.loads(capsys.readouterr().out)["shared"]] == ["/c", "/b", "/a"]
 
 
-def test_empty_tree_has_no_locks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_locks_command_reports_that_no_locks_exist(capsys: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         assert main(["locks", server.hosts]) == 0
         assert capsys.readouterr().out == "no locks, elections, semaphores or queues below /\n"
 
 
-def test_missing_node_or_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_locks_command_reports_missing_path_or_server(capsys: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         hosts = server.hosts
         assert main(["locks", f"{hosts}/missing"]) == 1
@@ -309,7 +311,7 @@ def test_missing_node_or_server_is_reported(capsys: pytest.CaptureFixture[str]) 
     assert main(["locks", "host:99999"]) == 2
 
 
-async def test_changed_locks_are_printed_again(server: Server) -> None:
+async def test_watch_option_of_locks_command_prints_changed_locks(server: Server) -> None:
     async with Client(server.hosts) as zk:
         process = await asyncio.create_subprocess_exec(
             sys.executable,

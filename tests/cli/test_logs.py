@@ -7,14 +7,14 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from support.daemon import running
+from support.daemon import running_daemon
 from support.waiting import DEADLINE_S
 
 from zoolet.client.blocking import Client
 
 
-def test_sessions_are_logged_at_debug() -> None:
-    with running("--port", "0", "--log-level", "debug") as daemon:
+def test_sessions_are_logged_at_debug_level() -> None:
+    with running_daemon("--port", "0", "--log-level", "debug") as daemon:
         with Client(f"127.0.0.1:{daemon.port()}") as zk:
             session = f"session 0x{zk.session_id:x}"
         assert session in daemon.log_until(" opened (connected from 127.0.0.1:")
@@ -23,7 +23,7 @@ def test_sessions_are_logged_at_debug() -> None:
 
 def test_log_level_is_changed_at_run_time() -> None:
     pytest.importorskip("h11")
-    with running("--port", "0", "--admin-port", "0") as daemon:
+    with running_daemon("--port", "0", "--admin-port", "0") as daemon:
         port = daemon.port()
         url, token = daemon.read_line(1).split()[-1], daemon.read_line(1).split()[-1]
         request = urllib.request.Request(
@@ -36,15 +36,15 @@ def test_log_level_is_changed_at_run_time() -> None:
             daemon.log_until(" opened (connected from 127.0.0.1:")
 
 
-def test_control_characters_are_escaped(tmp_path: Path) -> None:
+def test_control_characters_are_escaped_in_log(tmp_path: Path) -> None:
     (file := tmp_path / "zoo.cfg").write_text("tickTime=2000\n\x1b[31mkey=1\n")
-    with running(str(file), "--port", "0") as daemon:
+    with running_daemon(str(file), "--port", "0") as daemon:
         daemon.port()
         assert "\\x1b[31mkey" in daemon.log_until("ignored (unknown)")
 
 
-def test_lines_of_json_have_iso_times() -> None:
-    with running("--port", "0", "--log-level", "debug", "--log-format", "json") as daemon:
+def test_json_log_lines_have_iso_times() -> None:
+    with running_daemon("--port", "0", "--log-level", "debug", "--log-format", "json") as daemon:
         with Client(f"127.0.0.1:{daemon.port()}"):
             line = json.loads(daemon.log_until(" opened "))
 
@@ -56,7 +56,7 @@ def test_lines_of_json_have_iso_times() -> None:
 def test_audit_log_is_written_to_file(tmp_path: Path) -> None:
     file = tmp_path / "audit.log"
     options = ("-Daudit.enable=true", f"-Dzoolet.auditFile={file}", "--log-level", "error")
-    with running("--port", "0", *options) as daemon:
+    with running_daemon("--port", "0", *options) as daemon:
         with Client(f"127.0.0.1:{daemon.port()}") as zk:
             zk.create("/a", b"")
             zk.create("/e", b"", ephemeral=True)
@@ -70,7 +70,7 @@ def test_audit_log_is_written_to_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_audit_log_has_line_per_operation(form: str) -> None:
-    with running("--port", "0", "-Daudit.enable=true", "--log-format", form) as daemon:
+    with running_daemon("--port", "0", "-Daudit.enable=true", "--log-format", form) as daemon:
         with Client(f"127.0.0.1:{daemon.port()}") as zk:
             calls = zk.transaction()
             for path in ("/a", "/b"):
@@ -83,8 +83,8 @@ def test_audit_log_has_line_per_operation(form: str) -> None:
     assert [line.count("zoolet.audit") for line in lines] == [1, 1]
 
 
-def test_slow_batches_are_logged() -> None:
-    with running("--port", "0", "-Dzoolet.slowRequestMs=1") as daemon:
+def test_slow_batches_of_requests_are_logged_with_session() -> None:
+    with running_daemon("--port", "0", "-Dzoolet.slowRequestMs=1") as daemon:
         with Client(f"127.0.0.1:{daemon.port()}") as zk:
             calls = zk.transaction()
             for number in range(2_000):

@@ -9,7 +9,7 @@ import pytest
 from support.apache import free_port
 
 from zoolet.__main__ import main
-from zoolet.cli.program import MODULES
+from zoolet.cli.program import COMMAND_MODULES
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from zoolet.cli.program import MODULES
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-def test_refused_connection_has_one_text(
+def test_refused_connection_has_same_message_in_all_commands(
     words: tuple[str, ...], before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("h11")
@@ -47,7 +47,7 @@ def test_refused_connection_has_one_text(
         (("serve", "--admin-port", "0"), "admin.serverPort"),
     ],
 )
-def test_missing_h11_has_one_text(
+def test_missing_h11_has_same_message_in_all_commands(
     words: tuple[str, ...], feature: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "h11", None)
@@ -61,7 +61,7 @@ def test_missing_h11_has_one_text(
 
 
 PATH = "must be a path, not ''"
-HOST = "must be an address or a name without a port, not "
+HOST_ERROR = "must be an address or a name without a port, not "
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ HOST = "must be an address or a name without a port, not "
         (["backup", "x", ""], f"TARGET {PATH}"),
         (["datadir", "show", ""], f"DIR {PATH}"),
         (["status", "--tls-ca", ""], f"--tls-ca {PATH}"),
-        (["serve", "--host", ""], f"--host {HOST}''"),
-        (["serve", "--host", "127.0.0.1:2181"], f"--host {HOST}'127.0.0.1:2181'"),
-        (["serve", "--host", "[::1"], f"--host {HOST}'[::1'"),
-        (["run", "--host", "", "true"], f"--host {HOST}''"),
+        (["serve", "--host", ""], f"--host {HOST_ERROR}''"),
+        (["serve", "--host", "127.0.0.1:2181"], f"--host {HOST_ERROR}'127.0.0.1:2181'"),
+        (["serve", "--host", "[::1"], f"--host {HOST_ERROR}'[::1'"),
+        (["run", "--host", "", "true"], f"--host {HOST_ERROR}''"),
         (["run", "--host", "127.0.0.1,::1", "true"], "--host must be a single address or name, not '127.0.0.1,::1'"),
         (["\x1b[31m"], "unknown command '\\x1b[31m'"),
-        (["console", "--host", ""], f"--host {HOST}''"),
+        (["console", "--host", ""], f"--host {HOST_ERROR}''"),
         (["--bogus"], "unrecognized arguments: --bogus"),
         (["dump"], "missing HOSTS[/PATH] and FILE"),
         (["status", "--time\x1b[31m"], "unrecognized arguments: --time\\x1b[31m"),
@@ -93,7 +93,7 @@ HOST = "must be an address or a name without a port, not "
         ),
     ],
 )
-def test_invalid_argument_is_named(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_error_names_invalid_argument(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:
         main(words)
 
@@ -102,8 +102,8 @@ def test_invalid_argument_is_named(words: list[str], message: str, capsys: pytes
     assert capsys.readouterr().err.startswith(f"zoolet{command}: {message}")
 
 
-READS: Final = {"datadir": "snapshot.trust.empty", "console": "zoolet.adminHosts"}
-EXAMPLES: Final = {
+READ_KEYS: Final = {"datadir": "snapshot.trust.empty", "console": "zoolet.adminHosts"}
+REQUIRED_WORDS: Final = {
     "backup": "d t",
     "check": "f",
     "completion": "bash",
@@ -117,10 +117,10 @@ EXAMPLES: Final = {
 """The words that a command requires."""
 
 
-@pytest.mark.parametrize("command", sorted(set(MODULES) - {"serve", "run", "container", "shell"}))
-def test_unread_property_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([command, *EXAMPLES.get(command, "").split(), "-DtickTime=5"]) == 2
-    only = f"-D{READS[command]} is the only property that this command reads" if command in READS else ""
+@pytest.mark.parametrize("command", sorted(set(COMMAND_MODULES) - {"serve", "run", "container", "shell"}))
+def test_property_that_command_ignores_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, *REQUIRED_WORDS.get(command, "").split(), "-DtickTime=5"]) == 2
+    only = f"-D{READ_KEYS[command]} is the only property that this command reads" if command in READ_KEYS else ""
     problem = only or "-D is not supported by this command"
     assert capsys.readouterr().err == f"zoolet {command}: {problem}: -DtickTime\n"
 
@@ -158,7 +158,7 @@ def test_unread_property_is_refused(command: str, capsys: pytest.CaptureFixture[
         ),
     ],
 )
-def test_unusable_value_is_wrong_usage(
+def test_command_with_unusable_value_exits_with_2(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = {name: str(tmp_path / name) for name in ("FILE", "BINARY", "EMPTY", "MISSING", "CONFIG", "FOLDER")}
@@ -179,6 +179,6 @@ def test_unusable_value_is_wrong_usage(
     assert capsys.readouterr().err.startswith(f"zoolet {words[0]}: {filled(message)}")
 
 
-def test_long_value_is_clipped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_value_is_truncated_in_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--port", "9" * 10_000]) == 2
     assert len(capsys.readouterr().err) < 700

@@ -15,7 +15,7 @@ from support.waiting import DEADLINE_S
 from zoolet.__main__ import main
 
 ROOT: Final = Path(__file__).parents[2]
-FOLDER: Final = ROOT / "docs" / "man"
+MAN_FOLDER: Final = ROOT / "docs" / "man"
 COMMANDS: Final = frozenset(
     "backup check completion console container datadir dump fault load locks proxy push run serve shell status "
     "top".split()
@@ -36,7 +36,7 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def in_shell(*command: str, text: str) -> str:
+def run_in_shell(*command: str, text: str) -> str:
     """Run a shell with a script on its stdin, and return its output."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
@@ -76,7 +76,7 @@ def in_shell(*command: str, text: str) -> str:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_bash_completes(
+def test_bash_completes_commands_and_options(
     words: list[str],
     expected: set[str],
     capsys: pytest.CaptureFixture[str],
@@ -85,12 +85,12 @@ def test_bash_completes(
     text += (
         f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _zoolet; printf '%s\\n' \"${{COMPREPLY[@]}}\"\n"
     )
-    assert {*in_shell("bash", "--norc", text=text).split("\n")} - {""} == expected
+    assert {*run_in_shell("bash", "--norc", text=text).split("\n")} - {""} == expected
 
 
-def test_fish_completes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fish_completes_commands_and_options(capsys: pytest.CaptureFixture[str]) -> None:
     text = script("fish", capsys) + "complete -C 'zoolet lo'\ncomplete -C 'zoolet shell getE'\n"
-    words = [line.split("\t")[0] for line in in_shell("fish", "--no-config", text=text).splitlines()]
+    words = [line.split("\t")[0] for line in run_in_shell("fish", "--no-config", text=text).splitlines()]
     assert words == ["load", "locks", "getEphemerals"]
 
 
@@ -107,17 +107,17 @@ def test_fish_completes(capsys: pytest.CaptureFixture[str]) -> None:
         ("top --jso", ["--json"]),
     ],
 )
-def test_fish_completes_values(
+def test_fish_completes_values_of_options(
     line: str,
     expected: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = script("fish", capsys) + f'complete -C "zoolet {line}"\n'
-    words = [line.split("\t")[0] for line in in_shell("fish", "--no-config", text=text).splitlines()]
+    words = [line.split("\t")[0] for line in run_in_shell("fish", "--no-config", text=text).splitlines()]
     assert sorted(words) == expected
 
 
-def test_zsh_completes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_zsh_completes_commands_and_options(capsys: pytest.CaptureFixture[str]) -> None:
     stubs = "compdef() { }\n_describe() { local -a list; list=(${(P)2}); print -l -- ${list%%:*} }\n"
     stubs += "_files() { print _files$1 }\n_normal() { print $CURRENT $words }\n"
     text = stubs + script("zsh", capsys) + "words=(zoolet locks -); CURRENT=3; _zoolet\n"
@@ -126,7 +126,7 @@ def test_zsh_completes(capsys: pytest.CaptureFixture[str]) -> None:
     text += "words=(zoolet serve --tls-ca ''); CURRENT=4; _zoolet\n"
     text += "words=(zoolet serve --port ''); CURRENT=4; _zoolet\n"
     text += "words=(zoolet run --admin -- go test); CURRENT=6; _zoolet\n"
-    lines = in_shell("zsh", "-f", text=text).splitlines()
+    lines = run_in_shell("zsh", "-f", text=text).splitlines()
     assert "--watch" in lines
     assert lines[-5:] == ["3.8", "3.9", "_files-/", "_files", "2 go test"]
 
@@ -134,7 +134,7 @@ def test_zsh_completes(capsys: pytest.CaptureFixture[str]) -> None:
 # --- manual pages ---
 
 
-def test_each_command_has_a_page_and_they_are_new() -> None:
+def test_manual_pages_of_all_commands_are_current() -> None:
     """``make docs`` writes the pages."""
     code = "import json, manual; print(json.dumps(manual.manual()))"
     done = subprocess.run(
@@ -144,7 +144,7 @@ def test_each_command_has_a_page_and_they_are_new() -> None:
 
     pages = json.loads(done.stdout)
     assert set(pages) == {"zoolet.1", *(f"zoolet-{name}.1" for name in COMMANDS)}
-    assert {file.name: file.read_text(encoding="utf-8") for file in FOLDER.iterdir()} == pages
+    assert {file.name: file.read_text(encoding="utf-8") for file in MAN_FOLDER.iterdir()} == pages
 
 
 @pytest.mark.parametrize("name", ["zoolet", *sorted(f"zoolet-{name}" for name in COMMANDS)])
@@ -152,21 +152,21 @@ def test_manual_page_is_readable_by_man(name: str) -> None:
     if shutil.which("man") is None or shutil.which("groff") is None:
         pytest.skip("man is not installed")
     done = subprocess.run(
-        ["man", "--warnings", "-l", str(FOLDER / f"{name}.1")], capture_output=True, text=True, check=True
+        ["man", "--warnings", "-l", str(MAN_FOLDER / f"{name}.1")], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     assert "NAME" in re.sub(".\b", "", done.stdout)
 
 
 def test_manual_page_of_serve_has_all_sections() -> None:
-    text = (FOLDER / "zoolet-serve.1").read_text(encoding="utf-8")
+    text = (MAN_FOLDER / "zoolet-serve.1").read_text(encoding="utf-8")
     assert [*re.findall(r"^\.SH (PROPERTIES|SIGNALS|EXIT STATUS|EXAMPLES)$", text, re.M)] == [
         "PROPERTIES", "SIGNALS", "EXIT STATUS", "EXAMPLES",
     ]  # fmt: skip
     assert {"SIGHUP", "SIGUSR1", "SIGUSR2"} <= {*re.findall(r"SIG\w+", text)}
 
 
-def test_page_of_shell_lists_its_commands() -> None:
-    text = (FOLDER / "zoolet-shell.1").read_text(encoding="utf-8")
+def test_manual_page_of_shell_lists_its_commands() -> None:
+    text = (MAN_FOLDER / "zoolet-shell.1").read_text(encoding="utf-8")
     for name in ("create", "getAllChildrenNumber", "setquota", "tree", "watch"):
         assert f"\\fB{name}" in text

@@ -14,21 +14,21 @@ from support.command import ZOOLET, zoolet
 from support.script_client import ScriptClient
 from support.waiting import DEADLINE_S
 
-SERVE = [*ZOOLET, "run", "--cluster", "3"]
-SHOW = "import os; print(os.environ['ZOOLET_HOSTS'], os.environ.get('ZOOLET_ADMIN', ''), flush=True); input()"
+RUN_CLUSTER = [*ZOOLET, "run", "--cluster", "3"]
+SHOW_PROGRAM = "import os; print(os.environ['ZOOLET_HOSTS'], os.environ.get('ZOOLET_ADMIN', ''), flush=True); input()"
 
 
-class Run:
+class ClusterRun:
     """A command that prints its environment and exits at the end of its input."""
 
     def __init__(self, *options: str) -> None:
-        command = [*SERVE, *options, "--", sys.executable, "-c", SHOW]
+        command = [*RUN_CLUSTER, *options, "--", sys.executable, "-c", SHOW_PROGRAM]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         hosts, _, self.admin = self.process.stdout.readline().strip().partition(" ")
         self.hosts = hosts.split(",")
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> ClusterRun:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -43,18 +43,18 @@ class Run:
             return json.load(response)["result"]
 
 
-def test_command_has_three_members() -> None:
+def test_command_of_run_gets_addresses_of_three_cluster_members() -> None:
     client = ScriptClient()
-    with Run() as run:
+    with ClusterRun() as run:
         assert (len(run.hosts), run.admin) == (3, "")
         assert client.connect(int(run.hosts[0].partition(":")[2])) == "new"
         assert client.create("/a") == "/a"
         client.drop()
 
 
-def test_members_are_controlled_by_http() -> None:
+def test_cluster_members_are_controlled_over_http() -> None:
     pytest.importorskip("h11")
-    with Run("--admin") as run:
+    with ClusterRun("--admin") as run:
         assert [member["status"] for member in run.call("members")] == ["follower", "follower", "leader"]
         assert run.call("stop_leader") == 2
         assert [member["status"] for member in run.call("members")] == ["follower", "leader", "down"]
@@ -90,7 +90,9 @@ def test_members_are_controlled_by_http() -> None:
         ("add_member", {"role": "leader"}, "role must be one of participant, observer, not 'leader'"),
     ],
 )
-def test_wrong_parameters_are_refused(name: str, parameters: dict[str, object], message: str, admin: Run) -> None:
+def test_invalid_parameters_of_cluster_operations_are_refused(
+    name: str, parameters: dict[str, object], message: str, admin: ClusterRun
+) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         admin.call(name, **parameters)
     assert caught.value.code == 400
@@ -102,12 +104,12 @@ def test_wrong_parameters_are_refused(name: str, parameters: dict[str, object], 
 def admin() -> Any:
     """A run with the control API."""
     pytest.importorskip("h11")
-    with Run("--admin") as run:
+    with ClusterRun("--admin") as run:
         yield run
 
 
 @pytest.mark.parametrize("number", ["0", "16", "x"])
-def test_cluster_has_one_to_fifteen_members(number: str) -> None:
+def test_cluster_size_must_be_one_to_fifteen(number: str) -> None:
     done = zoolet("run", "--cluster", number, "--", "true")
     assert done.returncode == 2
     assert "--cluster" in done.stderr

@@ -61,7 +61,7 @@ import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-SIGNALLED_AT_ONCE: Final = """
+SIGNALLED_EARLY: Final = """
 import os, signal, subprocess, sys
 start = subprocess.Popen
 
@@ -90,7 +90,7 @@ with socket.create_connection(os.environ["ZOOLET_HOSTS"].split(":")) as link:
     print(link.recv(65536).decode())
 """
 
-pytestmark = pytest.mark.slow  # each starts one or two Python processes
+pytestmark = pytest.mark.slow  # each test starts one or two Python processes
 
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -112,7 +112,7 @@ def start(*words: str) -> subprocess.Popen[str]:
     return process
 
 
-class Lines:
+class TerminalLines:
     """The lines read from a terminal."""
 
     def __init__(self, source: io.FileIO) -> None:
@@ -120,7 +120,7 @@ class Lines:
         self._read = ""
 
     def until(self, start: str) -> str:
-        """Wait for a line with this start; return it."""
+        """Wait for a line with this start. Return the line."""
         while not (found := re.search(rf"^(\^C)?({start}.*)\r\n", self._read, re.MULTILINE)):
             assert select.select([self._source], [], [], DEADLINE_S)[0], self._read
             self._read += self._source.read(65536).decode()
@@ -128,7 +128,7 @@ class Lines:
 
 
 def rest(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Wait for the exit; return the exit code and the rest of the output."""
+    """Wait for the exit. Return the exit code and the rest of the output."""
     out, _ = process.communicate(timeout=DEADLINE_S)
     return process.returncode, out
 
@@ -136,7 +136,7 @@ def rest(process: subprocess.Popen[str]) -> tuple[int, str]:
 # --- the server ---
 
 
-def test_both_variables_name_server() -> None:
+def test_both_hosts_variables_of_run_contain_server_address() -> None:
     ran = run("--", "sh", "-c", 'echo "$ZOOLET_HOSTS $ZOOKEEPER_HOSTS"')
 
     ours, theirs = ran.stdout.split()
@@ -145,19 +145,19 @@ def test_both_variables_name_server() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_variables_override_earlier_values() -> None:
+def test_hosts_variable_of_run_overrides_inherited_value() -> None:
     ran = run("--", "sh", "-c", 'echo "$ZOOKEEPER_HOSTS"', ZOOKEEPER_HOSTS="production:2181")
 
     assert re.fullmatch(r"127\.0\.0\.1:\d+\n", ran.stdout)
 
 
-def test_command_can_use_kazoo() -> None:
+def test_kazoo_client_works_in_command_of_run() -> None:
     ran = run("--", sys.executable, "-c", USE_KAZOO)
 
     assert (ran.returncode, ran.stdout) == (0, "written and read\n"), ran.stderr
 
 
-def test_server_stops_with_command() -> None:
+def test_server_of_run_stops_when_its_command_exits() -> None:
     ran = run("--", "sh", "-c", 'echo "$ZOOLET_HOSTS"')
 
     host, _, port = ran.stdout.strip().rpartition(":")
@@ -172,24 +172,24 @@ def test_property_before_command_configures_server() -> None:
     assert run("--", sys.executable, "-c", ASK_MNTR).stdout.startswith("zk_version")
 
 
-# --- words ---
+# --- command-line arguments ---
 
 
-def test_options_after_command_belong_to_it() -> None:
+def test_options_after_command_are_passed_to_it() -> None:
     ran = run("--", "sh", "-c", 'echo "$0 $@"', "--port", "3", "-h", "--", "-x")
 
     assert ran.stdout == "--port 3 -h -- -x\n"
 
 
-def test_two_dashes_may_be_omitted() -> None:
+def test_two_dashes_before_command_of_run_may_be_omitted() -> None:
     assert run("sh", "-c", 'echo "$0"', "--version").stdout == "--version\n"
 
 
-def test_property_after_command_belongs_to_it() -> None:
+def test_property_after_command_is_passed_to_it() -> None:
     assert run("--", "sh", "-c", "echo $0", "-Dfoo").stdout == "-Dfoo\n"
 
 
-def test_property_after_command_is_not_for_server() -> None:
+def test_property_after_command_does_not_affect_server() -> None:
     ran = run("--", "sh", "-c", "echo fine", "-Dzookeeper.tickTime=nonsense")
 
     assert (ran.returncode, ran.stdout) == (0, "fine\n")
@@ -199,7 +199,7 @@ def test_blanks_and_quotes_in_arguments_are_preserved() -> None:
     assert run("--", "sh", "-c", 'printf "%s|" "$@"', "sh", "a b", "", "'c'").stdout == "a b||'c'|"
 
 
-def test_command_reads_stdin() -> None:
+def test_command_of_run_reads_stdin() -> None:
     words = [*ZOOLET, "run", "--", "cat"]
 
     assert subprocess.run(words, input=b"hello", capture_output=True, timeout=DEADLINE_S).stdout == b"hello"
@@ -212,18 +212,18 @@ def test_command_reads_stdin() -> None:
     ("script", "code"),
     [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 128 + signal.SIGKILL), ("kill -TERM $$", 128 + signal.SIGTERM)],
 )
-def test_exit_code_is_of_command(script: str, code: int) -> None:
+def test_run_returns_exit_code_of_command(script: str, code: int) -> None:
     assert run("--", "sh", "-c", script).returncode == code
 
 
-def test_unknown_command_is_one_line_and_127() -> None:
+def test_run_of_unknown_command_exits_with_127() -> None:
     ran = run("--", "no-such-command")
 
     assert (ran.returncode, ran.stdout) == (127, "")
     assert ran.stderr == "zoolet run: cannot run no-such-command: no such file or directory\n"
 
 
-def test_unusable_command_is_one_line_and_126(tmp_path: Path) -> None:
+def test_run_of_unusable_command_exits_with_126(tmp_path: Path) -> None:
     ran = run("--", str(tmp_path))
 
     assert ran.returncode == 126
@@ -242,7 +242,7 @@ def test_run_without_command_serves_until_stopped(words: tuple[str, ...]) -> Non
         assert process.wait(DEADLINE_S) == 0
 
 
-def test_chosen_port_is_used_and_taken_port_is_named() -> None:
+def test_given_port_is_used_or_reported_as_occupied() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ran = run("--port", port, "--", "true")
@@ -253,7 +253,7 @@ def test_chosen_port_is_used_and_taken_port_is_named() -> None:
     )
 
 
-def test_invalid_property_is_wrong_usage() -> None:
+def test_run_with_invalid_property_exits_with_2() -> None:
     ran = run("-Dzookeeper.tickTime=nonsense", "--", "echo", "never")
 
     assert (ran.returncode, ran.stdout) == (2, "")
@@ -264,7 +264,7 @@ def test_invalid_property_is_wrong_usage() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-def test_signal_is_forwarded(number: signal.Signals) -> None:
+def test_run_forwards_signal_to_command(number: signal.Signals) -> None:
     process = start("--", sys.executable, "-c", UNTIL_SIGNALLED)
 
     process.send_signal(number)
@@ -272,7 +272,7 @@ def test_signal_is_forwarded(number: signal.Signals) -> None:
     assert rest(process) == (7, f"got {number.name}\n")
 
 
-def test_killed_command_returns_signal_number() -> None:
+def test_run_returns_128_plus_signal_number_of_killed_command() -> None:
     process = start("--", "sh", "-c", "echo up; exec sleep 60")
 
     process.terminate()
@@ -280,9 +280,9 @@ def test_killed_command_returns_signal_number() -> None:
     assert rest(process) == (128 + signal.SIGTERM, "")
 
 
-def test_early_signal_is_forwarded() -> None:
+def test_signal_before_command_started_is_forwarded_to_it() -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", SIGNALLED_AT_ONCE, "run", "--", "sleep", "1"],
+        [sys.executable, "-c", SIGNALLED_EARLY, "run", "--", "sleep", "1"],
         stdout=subprocess.DEVNULL,
         timeout=DEADLINE_S,
     )
@@ -298,7 +298,7 @@ def test_interrupt_at_terminal_reaches_command_once() -> None:
     )
     os.close(terminal)
     with process, open(ours, "rb", buffering=0) as typed:
-        lines = Lines(typed)
+        lines = TerminalLines(typed)
         lines.until("up")
         process.send_signal(signal.SIGSTOP)  # the command gets the interrupt before zoolet does
         os.write(ours, b"\x03")
@@ -328,11 +328,11 @@ print(*resource.getrlimit(resource.RLIMIT_NOFILE), answer.split("zk_max_file_des
     assert done.stdout.split() == ["100", "200", "200"], done.stderr
 
 
-# --- nohup, a killed wrapper, and containers ---
+# --- ignored signals, a killed zoolet run, and orphans ---
 
 
 @pytest.mark.parametrize("words", [("--", sys.executable, "-c", SHOW_IGNORED), ()], ids=["command", "server"])
-def test_ignored_signal_stays_ignored(words: tuple[str, ...]) -> None:
+def test_signal_ignored_by_parent_stays_ignored_in_run(words: tuple[str, ...]) -> None:
     ignored = (signal.SIGHUP, signal.SIGINT)
     process = subprocess.Popen(
         [*ZOOLET, "run", *words],
@@ -350,7 +350,7 @@ def test_ignored_signal_stays_ignored(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux signals the death of a parent")
-def test_command_ends_when_its_wrapper_is_killed() -> None:
+def test_command_exits_when_zoolet_run_is_killed() -> None:
     with subprocess.Popen([*ZOOLET, "run", "--", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -358,7 +358,7 @@ def test_command_ends_when_its_wrapper_is_killed() -> None:
         process.stdin.flush()
         assert process.stdout.readline() == b"up\n"
         process.kill()
-        assert process.stdout.read() == b""  # ends after the last process with this pipe
+        assert process.stdout.read() == b""  # read() returns after the last process with this pipe has exited
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")

@@ -36,13 +36,13 @@ assert not any(name.startswith("uvloop.") for name in sys.modules)
 sys.exit(status)
 """
 
-pytestmark = pytest.mark.slow  # each starts a Python process
+pytestmark = pytest.mark.slow  # each test starts a Python process
 
 
-# --- the process ---
+# --- helpers that run a daemon ---
 
 
-class Running:
+class RunningDaemon:
     """A daemon that is ready.
 
     Args:
@@ -60,18 +60,18 @@ class Running:
         return int(self.ready.rpartition(":")[2])
 
     def ask(self, word: str, host: str = "127.0.0.1") -> str:
-        """Send a four-letter word; return the answer."""
+        """Send a four-letter word. Return the answer."""
         return ask(self.port, word.encode(), host).decode()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
-        """Send a signal; return the exit code, the output on stdout after the ready line, and the output on stderr."""
+        """Send a signal. Return the exit code, the output on stdout after the ready line, and the output on stderr."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=DEADLINE_S)
         return self.process.returncode, out, err
 
 
 @contextmanager
-def daemon(*options: str, command: Sequence[str] = ZOOLET, **environment: str) -> Iterator[Running]:
+def daemon(*options: str, command: Sequence[str] = ZOOLET, **environment: str) -> Iterator[RunningDaemon]:
     """Run ``zoolet serve`` until the end of the block."""
     process = subprocess.Popen(
         [*command, "serve", *options],
@@ -86,7 +86,7 @@ def daemon(*options: str, command: Sequence[str] = ZOOLET, **environment: str) -
         readable, _, _ = select.select([process.stdout], [], [], DEADLINE_S)
         line = process.stdout.readline() if readable else ""
         assert line.startswith("zoolet ready on "), (line, readable and process.stderr.read())
-        yield Running(process, line)
+        yield RunningDaemon(process, line)
     finally:
         process.kill()
         process.wait()
@@ -95,13 +95,13 @@ def daemon(*options: str, command: Sequence[str] = ZOOLET, **environment: str) -
 
 
 def configuration(folder: Path, text: str) -> str:
-    """Write a zoo.cfg; return its path."""
+    """Write a zoo.cfg. Return its path."""
     path = folder / "zoo.cfg"
     path.write_text(text)
     return str(path)
 
 
-def need(host: str) -> None:
+def require_address(host: str) -> None:
     """Skip the test if this machine does not have the address, for example without IPv6."""
     try:
         with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
@@ -110,7 +110,7 @@ def need(host: str) -> None:
         pytest.skip(f"no {host} here: {error}")
 
 
-# --- ready ---
+# --- the ready line and the port ---
 
 
 def test_ready_line_names_address() -> None:
@@ -120,7 +120,7 @@ def test_ready_line_names_address() -> None:
         assert running.stop()[1] == ""  # stdout contains only the ready line
 
 
-def test_console_script_is_same_command() -> None:
+def test_console_script_starts_daemon() -> None:
     with daemon("--port", "0", command=[str(Path(sys.executable).with_name("zoolet"))]) as running:
         assert running.ask("srvr").startswith("Zookeeper version: ")
 
@@ -131,14 +131,14 @@ def test_requested_port_is_used() -> None:
         assert running.port == port
 
 
-def test_two_daemons_on_free_ports_do_not_meet() -> None:
+def test_two_daemons_get_different_free_ports() -> None:
     with daemon("--port", "0") as one, daemon("--port", "0") as two:
         assert one.port != two.port
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
-def test_ready_line_is_usable_for_connecting(host: str) -> None:
-    need(host)
+def test_clients_can_connect_to_address_of_ready_line(host: str) -> None:
+    require_address(host)
 
     with daemon("--port", "0", "--host", host) as running:
         address, _, port = running.ready.removeprefix("zoolet ready on ").strip().rpartition(":")
@@ -149,14 +149,14 @@ def test_ready_line_is_usable_for_connecting(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_free_port_is_same_on_all_addresses(tmp_path: Path, host: str) -> None:
-    need(host)
+def test_port_0_opens_same_free_port_on_all_addresses(tmp_path: Path, host: str) -> None:
+    require_address(host)
 
     with daemon(configuration(tmp_path, "clientPort=2181\n"), "--port", "0") as running:
         assert running.ask("srvr", host).startswith("Zookeeper version: ")
 
 
-# --- stop ---
+# --- stopping the daemon ---
 
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -176,7 +176,7 @@ def test_signal_stops_daemon_with_connected_clients() -> None:
     assert "Traceback" not in err
 
 
-def test_port_is_reusable_immediately() -> None:
+def test_port_of_stopped_daemon_is_reusable_immediately() -> None:
     with daemon("--port", "0") as running:
         port = running.port
         running.ask("srvr")
@@ -189,7 +189,7 @@ def test_port_is_reusable_immediately() -> None:
 # --- the configuration ---
 
 
-def test_option_overrides_file_and_file_environment(tmp_path: Path) -> None:
+def test_option_overrides_file_and_file_overrides_environment(tmp_path: Path) -> None:
     path = configuration(tmp_path, "clientPort=1\nclientPortAddress=127.0.0.1\n4lw.commands.whitelist=ruok\n")
     flags = "-Dzookeeper.4lw.commands.whitelist=mntr -Dzookeeper.clientPort=2"
 
@@ -199,14 +199,14 @@ def test_option_overrides_file_and_file_environment(tmp_path: Path) -> None:
         assert "whitelist" in running.ask("mntr")
 
 
-def test_environment_is_read() -> None:
+def test_environment_variable_sets_property() -> None:
     with daemon("--port", "0", SERVER_JVMFLAGS="-Xmx1g -Dzookeeper.4lw.commands.whitelist=ruok") as running:
         assert running.ask("ruok") == "imok"
 
 
 @pytest.mark.parametrize("option", ["-Dzookeeper.4lw.commands.whitelist=*", "-D4lw.commands.whitelist=ruok"])
 @pytest.mark.parametrize("first", [True, False])
-def test_definition_sets_property_in_any_position(option: str, first: bool) -> None:
+def test_property_option_is_accepted_in_any_position(option: str, first: bool) -> None:
     options = [option, "--port", "0"] if first else ["--port", "0", option]
 
     with daemon(*options) as running:
@@ -214,7 +214,7 @@ def test_definition_sets_property_in_any_position(option: str, first: bool) -> N
 
 
 @pytest.mark.parametrize("release", ["3.8", "3.9"])
-def test_emulated_release_is_selectable(release: str) -> None:
+def test_emulated_zookeeper_release_can_be_selected(release: str) -> None:
     with daemon("--port", "0", "--compat", release) as running:
         assert running.ask("srvr").startswith(f"Zookeeper version: {release}.")
 
@@ -248,7 +248,7 @@ def test_logs_can_be_json_lines(tmp_path: Path) -> None:
     assert all(line["time"].endswith("+00:00") for line in lines)
 
 
-def test_ignored_keys_are_named_in_one_line(tmp_path: Path) -> None:
+def test_ignored_configuration_keys_are_reported_in_one_line(tmp_path: Path) -> None:
     path = configuration(tmp_path, "initLimit=5\nflushDelay=1\nleaderServes=no\n")
 
     with daemon(path, "--port", "0", "-DsyncLimit=2", "-Dzookeeper.maxBatchSize=1") as running:
@@ -261,7 +261,7 @@ def test_ignored_keys_are_named_in_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_unknown_word_of_whitelist_is_named(tmp_path: Path) -> None:
+def test_unknown_word_in_4lw_whitelist_is_reported(tmp_path: Path) -> None:
     path = configuration(tmp_path, "4lw.commands.whitelist=mntr, stats, ruok, hi\n")
 
     with daemon(path, "--port", "0") as running:
@@ -274,7 +274,7 @@ def test_unknown_word_of_whitelist_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["-D", "-D=1"])
-def test_definition_without_name_is_explained(given: str) -> None:
+def test_error_of_property_without_name_explains_syntax(given: str) -> None:
     done = zoolet("serve", given, "enforceQuota=true")
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -287,7 +287,7 @@ def test_definition_without_name_is_explained(given: str) -> None:
 # --- errors ---
 
 
-def test_occupied_port_is_one_line_and_exit_1() -> None:
+def test_daemon_with_occupied_port_exits_with_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         done = zoolet("serve", "--port", port)
@@ -304,7 +304,7 @@ def test_occupied_port_is_one_line_and_exit_1() -> None:
         ("a..b", ".+"),
     ],
 )
-def test_foreign_address_is_one_line_and_exit_1(host: str, reason: str) -> None:
+def test_daemon_with_foreign_host_address_exits_with_1(host: str, reason: str) -> None:
     done = zoolet("serve", "--host", host, "--port", "0")
 
     assert (done.returncode, done.stdout) == (1, "")
@@ -319,7 +319,9 @@ def test_foreign_address_is_one_line_and_exit_1(host: str, reason: str) -> None:
         ("datadir shw .", "did you mean show?"),
     ],
 )
-def test_misspelt_word_is_one_line_with_nearest(words: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_of_misspelt_word_suggests_nearest_valid_word(
+    words: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(words.split())
     [line] = capsys.readouterr().err.splitlines()
@@ -337,7 +339,7 @@ def test_misspelt_word_is_one_line_with_nearest(words: str, hint: str, capsys: p
     ],
     ids=" ".join,
 )
-def test_wrong_usage_is_exit_2(arguments: list[str]) -> None:
+def test_serve_with_invalid_usage_exits_with_2(arguments: list[str]) -> None:
     done = zoolet(*arguments)
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -346,14 +348,14 @@ def test_wrong_usage_is_exit_2(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("port", ["abc", "65536", "-1"])
-def test_port_out_of_range_is_one_line_and_exit_2(port: str) -> None:
+def test_serve_with_port_out_of_range_exits_with_2(port: str) -> None:
     done = zoolet("serve", "--port", port)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"zoolet serve: --port must be a whole number from 0 to 65535, not '{port}'\n"
 
 
-def test_unreadable_file_is_one_line_and_exit_2(tmp_path: Path) -> None:
+def test_serve_with_unreadable_file_exits_with_2(tmp_path: Path) -> None:
     path = str(tmp_path / "nowhere.cfg")
 
     done = zoolet("serve", path)
@@ -369,7 +371,7 @@ def test_unreadable_file_is_one_line_and_exit_2(tmp_path: Path) -> None:
         ("server.1=a:1:2\nserver.2=b:1:2\n", r"2 servers are configured"),
     ],
 )
-def test_invalid_file_is_one_line_and_exit_2(tmp_path: Path, text: str, expected: str) -> None:
+def test_serve_with_invalid_file_exits_with_2(tmp_path: Path, text: str, expected: str) -> None:
     done = zoolet("serve", configuration(tmp_path, text))
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -381,14 +383,14 @@ def test_invalid_file_is_one_line_and_exit_2(tmp_path: Path, text: str, expected
     [(["-Dzookeeper.tickTime=abc"], {}), ([], {"JVMFLAGS": "-Dzookeeper.tickTime=abc"}), ([], {"JVMFLAGS": "'"})],
     ids=["option", "environment", "quotation mark"],
 )
-def test_invalid_property_is_one_line_and_exit_2(option: list[str], environment: dict[str, str]) -> None:
+def test_serve_with_invalid_property_exits_with_2(option: list[str], environment: dict[str, str]) -> None:
     done = zoolet("serve", "--port", "0", *option, **environment)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(r"zoolet serve: (command line|environment variable JVMFLAGS): [^\n]+\n", done.stderr)
 
 
-def test_help_and_version_are_exit_0() -> None:
+def test_help_and_version_exit_with_0() -> None:
     assert zoolet("--version").stdout == f"zoolet {version('zoolet')}\n"
     assert "serve" in zoolet("--help").stdout
     assert "--port" in zoolet("serve", "--help").stdout
@@ -406,7 +408,7 @@ def test_asyncio_is_used_without_uvloop() -> None:
     assert "Traceback" not in err
 
 
-def test_operator_ports_without_h11_are_refused(
+def test_admin_port_without_h11_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "h11", None)  # makes its import fail

@@ -23,13 +23,13 @@ from zoolet.client import Client
 from zoolet.client.four_letters import send_command
 from zoolet.client.wire.hosts import Address
 
-SERVE = (sys.executable, "-m", "zoolet", "serve", "--port", "0", "--observe-read-only")
+SERVE_OBSERVER = (sys.executable, "-m", "zoolet", "serve", "--port", "0", "--observe-read-only")
 
 
-async def start(*options: str) -> asyncio.subprocess.Process:
+async def start_observer(*options: str) -> asyncio.subprocess.Process:
     """Start a daemon."""
     pipe = subprocess.PIPE
-    return await asyncio.create_subprocess_exec(*SERVE, *options, stdout=pipe, stderr=pipe, env=os.environ)
+    return await asyncio.create_subprocess_exec(*SERVE_OBSERVER, *options, stdout=pipe, stderr=pipe, env=os.environ)
 
 
 async def test_daemon_serves_reads_of_the_ensemble() -> None:
@@ -37,7 +37,7 @@ async def test_daemon_serves_reads_of_the_ensemble() -> None:
     create(leader.peer, "/config", data=b"v1")
     leader.commit()
     async with LeaderPort(leader) as port, asyncio.timeout(DEADLINE_S):
-        process = await start("--observe", port.address, "--sid", "101", "-D4lw.commands.whitelist=*")
+        process = await start_observer("--observe", port.address, "--sid", "101", "-D4lw.commands.whitelist=*")
         assert process.stdout is not None
         assert process.stderr is not None
         hosts = (await process.stdout.readline()).decode().split()[-1]
@@ -55,7 +55,7 @@ async def test_daemon_serves_reads_of_the_ensemble() -> None:
     assert process.returncode == 0
 
 
-async def test_console_shows_ensemble_history_without_port() -> None:
+async def test_console_shows_history_without_client_port() -> None:
     leader = FakeLeader()
     create(leader.peer, "/config", data=b"v1")
     leader.commit()
@@ -90,10 +90,10 @@ async def test_console_shows_ensemble_history_without_port() -> None:
     assert (about["name"], about["changes"]) == (name, [])
 
 
-async def test_participant_number_is_refused_in_one_line() -> None:
+async def test_observer_with_sid_of_voting_member_is_refused() -> None:
     leader = FakeLeader(config=b"server.100=a:1:2:participant;3\nversion=0")
     async with LeaderPort(leader) as port, asyncio.timeout(DEADLINE_S):
-        process = await start("--observe", port.address, "--log-level", "error")
+        process = await start_observer("--observe", port.address, "--log-level", "error")
         _, err = await process.communicate()
 
     assert process.returncode == 2
@@ -114,7 +114,9 @@ async def test_participant_number_is_refused_in_one_line() -> None:
         ("--observe zk1:2888 --observe-read-only --sid x", "--sid must be a whole number, not 'x'"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exit_2(options: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_observer_with_invalid_usage_exits_with_2(
+    options: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     try:
         code = main(["serve", *options.split()])
     except SystemExit as exit_:
@@ -125,7 +127,7 @@ def test_wrong_usage_is_one_line_and_exit_2(options: str, message: str, capsys: 
     assert message in line
 
 
-def test_data_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_directory_of_observer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["serve", "--observe", "zk1:2888", "--observe-read-only", "--data-dir", str(tmp_path)])
 
     assert code == 2
@@ -143,6 +145,8 @@ def test_data_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
         ("--observe zk1:2888 --auth digest:u:p", "without --auth and --tls-...: remove those options"),
     ],
 )
-def test_wrong_options_of_console_are_explained(options: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_explains_invalid_options_of_observer(
+    options: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["console", *options.split()]) == 2
     assert message in capsys.readouterr().err

@@ -15,7 +15,7 @@ import pytest
 from support.waiting import DEADLINE_S
 
 PACKAGES: Final = ("zoolet.protocol", "zoolet.server.config", "zoolet.server.core", "zoolet.server.net")
-NEEDED: Final = frozenset(
+NEEDED_MODULES: Final = frozenset(
     """
     zoolet zoolet.server zoolet.server.app zoolet.server.admin zoolet.server.admin.descriptors
     zoolet.server.admin.four_letter_commands zoolet.server.admin.observed zoolet.server.storage
@@ -25,7 +25,7 @@ NEEDED: Final = frozenset(
     """.split()
 )
 """The modules that a daemon with only a port for clients imports, in addition to PACKAGES."""
-LATER: Final = frozenset(
+DEFERRED_MODULES: Final = frozenset(
     """
     zoolet.protocol.node_json zoolet.protocol.node_spec zoolet.protocol.recipe_names zoolet.protocol.sasl
     zoolet.server.core.sasl zoolet.server.net.certificate zoolet.server.net.http zoolet.server.net.pem
@@ -33,9 +33,9 @@ LATER: Final = frozenset(
     dataclasses datetime decimal difflib encodings.idna ipaddress json pathlib shlex shutil tempfile urllib.parse
     """.split()
 )
-"""Modules that it does not import, although they are in PACKAGES or used elsewhere."""
+"""Modules that such a daemon does not import, although they are in PACKAGES or used elsewhere."""
 
-pytestmark = pytest.mark.slow  # each starts a Python process
+pytestmark = pytest.mark.slow  # each test starts a Python process
 
 
 def imported(*options: str) -> set[str]:
@@ -59,26 +59,33 @@ def imported(*options: str) -> set[str]:
     return set(names[names.index("zoolet") :])
 
 
-def unneeded(modules: set[str]) -> set[str]:
+def unneeded_modules(modules: set[str]) -> set[str]:
     """Return the modules that a daemon should not have imported."""
-    of_zoolet = {name for name in modules if name.partition(".")[0] == "zoolet"} - NEEDED
-    return modules & LATER | {name for name in of_zoolet if not f"{name}.".startswith(tuple(f"{p}." for p in PACKAGES))}
+    of_zoolet = {name for name in modules if name.partition(".")[0] == "zoolet"} - NEEDED_MODULES
+    return modules & DEFERRED_MODULES | {
+        name for name in of_zoolet if not f"{name}.".startswith(tuple(f"{p}." for p in PACKAGES))
+    }
 
 
 def test_daemon_imports_only_what_it_needs() -> None:
     modules = imported()
 
-    assert unneeded(modules) == set()
+    assert unneeded_modules(modules) == set()
     assert modules >= {"asyncio", "zoolet.server.core.engine", "zoolet.cli.program"}
 
 
 def test_daemon_imports_http_only_with_http_port() -> None:
     modules = imported("--admin-port", "0")
 
-    assert unneeded(modules) >= {"json", "zoolet.cli.admin_ports", "zoolet.server.net.http", "zoolet.console.attach"}
+    assert unneeded_modules(modules) >= {
+        "json",
+        "zoolet.cli.admin_ports",
+        "zoolet.server.net.http",
+        "zoolet.console.attach",
+    }
 
 
-def test_entry_point_imports_almost_nothing() -> None:
+def test_entry_point_imports_few_modules() -> None:
     code = "import sys, zoolet.__main__; print(*(name for name in sys.modules if name.startswith('zoolet')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
 

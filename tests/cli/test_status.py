@@ -7,17 +7,17 @@ import socket
 from pathlib import Path
 
 import pytest
-from support.answering import answering
+from support.answering import answering_server
 from support.apache import ApacheZooKeeper, free_port, require_apache
 
 from zoolet.__main__ import main
-from zoolet.cli.status import read_answer
+from zoolet.cli.status import parse_srvr
 from zoolet.client.four_letters import unfinished_reason
 from zoolet.testing import Server
 
 
 def status(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    """Run the command; return its exit code and its only line."""
+    """Run the command. Return its exit code and its only line."""
     code = main(["status", *words])
     out, err = capsys.readouterr()
     assert (out.count("\n"), err) == (1, "")
@@ -47,7 +47,7 @@ def test_apache_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.match(rf"{apache.hosts} serves as standalone, zxid 0x0, 5 nodes, (1 connection|2 connections)", line)
 
 
-def test_missing_server_of_several_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_unreachable_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     missing = f"127.0.0.1:{free_port()}"
     with Server() as server:
         assert status(capsys, f"{server.hosts},{missing}") == (
@@ -79,13 +79,13 @@ def test_missing_server_of_several_is_named(capsys: pytest.CaptureFixture[str]) 
     ],
 )
 def test_server_that_does_not_serve_is_reported(capsys: pytest.CaptureFixture[str], answer: bytes, line: str) -> None:
-    with answering(answer) as hosts:
+    with answering_server(answer) as hosts:
         code, out = status(capsys, hosts)
     assert code == 1
     assert out.startswith(line.replace("HOSTS", hosts))
 
 
-def test_tls_server_is_asked_over_tls(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_queries_tls_server_over_tls(capsys: pytest.CaptureFixture[str]) -> None:
     with Server(tls=True) as server:
         hosts = server.hosts
         code, line = status(capsys, hosts, "--tls-ca", str(server.tls_ca))
@@ -93,20 +93,24 @@ def test_tls_server_is_asked_over_tls(capsys: pytest.CaptureFixture[str]) -> Non
     assert (code, line.startswith(f"{hosts} serves as standalone")) == (0, True)
 
 
-def test_certificate_without_authority_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_with_certificate_but_no_authority_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "127.0.0.1:1", "--tls-cert", "client.pem"]) == 2
     assert capsys.readouterr().err == "zoolet status: --tls-cert requires --tls-ca\n"
 
 
 @pytest.mark.parametrize("others", [(), ("--tls-ca", "ca.pem")])
-def test_key_without_certificate_is_wrong_usage(capsys: pytest.CaptureFixture[str], others: tuple[str, ...]) -> None:
+def test_status_with_key_but_no_certificate_exits_with_2(
+    capsys: pytest.CaptureFixture[str], others: tuple[str, ...]
+) -> None:
     assert main(["status", "127.0.0.1:1", "--tls-key", "key.pem", *others]) == 2
     assert capsys.readouterr().err == "zoolet status: --tls-key requires --tls-cert\n"
 
 
 @pytest.mark.parametrize("command", ["status", "top -n 1", "locks"])
-def test_server_of_other_kind_has_one_text(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    with answering(b"SSH-2.0-OpenSSH_9.2\r\n") as hosts:
+def test_non_zookeeper_server_has_same_message_in_all_commands(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    with answering_server(b"SSH-2.0-OpenSSH_9.2\r\n") as hosts:
         assert main([*command.split(), hosts]) == 1
     out, err = capsys.readouterr()
 
@@ -115,7 +119,7 @@ def test_server_of_other_kind_has_one_text(capsys: pytest.CaptureFixture[str], c
 
 
 @pytest.mark.parametrize("command", ["status", "top -n 1", "locks"])
-def test_invalid_host_name_has_one_text(capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_invalid_host_name_has_same_message_in_all_commands(capsys: pytest.CaptureFixture[str], command: str) -> None:
     assert main([*command.split(), "a..b:1"]) == 1
     out, err = capsys.readouterr()
 
@@ -130,11 +134,11 @@ def test_invalid_host_name_has_one_text(capsys: pytest.CaptureFixture[str], comm
         (b"", "no answer within 2 s; the port may require TLS"),
     ],
 )
-def test_greeting_of_other_server_is_shown_at_timeout(answer: bytes, reason: str) -> None:
+def test_greeting_of_foreign_server_is_shown(answer: bytes, reason: str) -> None:
     assert unfinished_reason(answer, 2.0, tls=False).startswith(reason)
 
 
-def test_silent_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_reports_silent_server(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         hosts = f"127.0.0.1:{listener.getsockname()[1]}"
         assert status(capsys, hosts, "--timeout", "0.1") == (
@@ -144,17 +148,17 @@ def test_silent_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         )
 
 
-def test_server_text_is_escaped_for_terminal() -> None:
-    health = read_answer("Mode: \x1b[31mleader\nZxid: 0x1\x1b]0;title\x07\nNode count: 5\n")
+def test_escape_sequences_in_srvr_reply_are_removed() -> None:
+    health = parse_srvr("Mode: \x1b[31mleader\nZxid: 0x1\x1b]0;title\x07\nNode count: 5\n")
     assert health.text == "serves as mleader, zxid 0x10e, 5 nodes"
 
 
-def test_wrong_hosts_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_of_invalid_hosts_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "/nowhere"]) == 2
     assert "hosts must be a string like" in capsys.readouterr().err
 
 
-def test_unusable_tls_file_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_tls_file_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     ca = str(Path(__file__).parents[1] / "support" / "tls" / "ca.pem")
     for words, message in (
         (("--tls-ca", "/nowhere"), "cannot read --tls-ca /nowhere: no such file or directory"),

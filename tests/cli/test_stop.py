@@ -16,9 +16,9 @@ from support.waiting import DEADLINE_S, PROMPT_S
 from zoolet.testing import Server, hold
 
 pytest.importorskip("h11")
-SESSION: Final = ("--timeout", "30")
+SESSION_OPTIONS: Final = ("--timeout", "30")
 """A session timeout far above the limit of the test."""
-FOLLOWING: Final = {
+FOLLOWING_COMMANDS: Final = {
     "top HOSTS --interval 0.1": " standalone",
     "locks HOSTS --watch --interval 0.1": "no locks",
     "console HOSTS": "zoolet console on",
@@ -27,12 +27,12 @@ FOLLOWING: Final = {
 
 
 @contextmanager
-def started(words: str, server: Server, file: Path) -> Iterator[subprocess.Popen[str]]:
+def start_command(words: str, server: Server, file: Path) -> Iterator[subprocess.Popen[str]]:
     """Run a command with the words HOSTS and FILE replaced."""
     file.write_text('{"/new": "1"}')
     command = [word.replace("HOSTS", server.hosts).replace("FILE", str(file)) for word in words.split()]
     if command[0] != "shell":
-        command += SESSION
+        command += SESSION_OPTIONS
     command, pipe = [sys.executable, "-m", "zoolet", *command], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
@@ -50,22 +50,22 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> None:
-    """Read lines of stdout up to one with a text."""
+    """Read lines of stdout until one contains *text*."""
     assert process.stdout is not None
     while text not in (line := process.stdout.readline()):
         assert line, "the command has exited"
 
 
-@pytest.mark.parametrize("words", FOLLOWING)
-def test_command_that_follows_server_stops(words: str, tmp_path: Path) -> None:
-    with Server() as server, started(words, server, tmp_path / "tree.json") as process:
-        read_until(process, FOLLOWING[words])
+@pytest.mark.parametrize("words", FOLLOWING_COMMANDS)
+def test_ctrl_c_stops_command_that_follows_server(words: str, tmp_path: Path) -> None:
+    with Server() as server, start_command(words, server, tmp_path / "tree.json") as process:
+        read_until(process, FOLLOWING_COMMANDS[words])
         server.stop()
         stop(process)
 
 
-def test_console_of_silent_server_stops(tmp_path: Path) -> None:
-    with Server() as server, started("console HOSTS", server, tmp_path / "tree.json") as process:
+def test_ctrl_c_stops_console_of_silent_server(tmp_path: Path) -> None:
+    with Server() as server, start_command("console HOSTS", server, tmp_path / "tree.json") as process:
         read_until(process, "zoolet console on")
         server.pause("all")
         stop(process)
@@ -82,11 +82,11 @@ def test_console_of_silent_server_stops(tmp_path: Path) -> None:
         ("shell HOSTS", False),
     ],
 )
-def test_command_stops_in_middle_of_request(words: str, is_gone: bool, tmp_path: Path) -> None:
+def test_ctrl_c_stops_command_during_request(words: str, is_gone: bool, tmp_path: Path) -> None:
     with Server() as server:
         server.populate({"/a": b"1"})
         fault = server.fault(hold(), op="getData")
-        with started(words, server, tmp_path / "tree.json") as process:
+        with start_command(words, server, tmp_path / "tree.json") as process:
             if words.startswith("shell"):
                 assert process.stdin is not None
                 process.stdin.write("get /a\n")
@@ -98,7 +98,7 @@ def test_command_stops_in_middle_of_request(words: str, is_gone: bool, tmp_path:
 
 
 def test_end_of_input_ends_shell_of_silent_server(tmp_path: Path) -> None:
-    with Server() as server, started("shell HOSTS", server, tmp_path / "tree.json") as process:
+    with Server() as server, start_command("shell HOSTS", server, tmp_path / "tree.json") as process:
         assert process.stdin is not None
         process.stdin.write("ls /\n")
         process.stdin.flush()

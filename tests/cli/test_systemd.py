@@ -18,7 +18,7 @@ from zoolet.client.blocking import Client
 
 
 @contextmanager
-def notified(folder: Path, **environment: str) -> Iterator[tuple[socket.socket, subprocess.Popen[bytes]]]:
+def notifying_daemon(folder: Path, **environment: str) -> Iterator[tuple[socket.socket, subprocess.Popen[bytes]]]:
     """Run a daemon that notifies a socket."""
     path = str(folder / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
@@ -40,7 +40,7 @@ def messages(link: socket.socket) -> dict[str, str]:
 
 
 def test_systemd_is_notified_of_ready_and_stopping(tmp_path: Path) -> None:
-    with notified(tmp_path) as (link, process):
+    with notifying_daemon(tmp_path) as (link, process):
         assert messages(link) == {"READY": "1", "STATUS": "serving 0 sessions, 5 nodes"}
         assert process.stdout is not None
         with Client(process.stdout.readline().decode().split()[-1]):
@@ -49,8 +49,8 @@ def test_systemd_is_notified_of_ready_and_stopping(tmp_path: Path) -> None:
         assert messages(link) == {"STOPPING": "1", "STATUS": "stopping"}
 
 
-def test_watchdog_is_fed_twice_per_period_with_status(tmp_path: Path) -> None:
-    with notified(tmp_path, WATCHDOG_USEC="200000") as (link, process):
+def test_watchdog_is_notified_twice_per_period(tmp_path: Path) -> None:
+    with notifying_daemon(tmp_path, WATCHDOG_USEC="200000") as (link, process):
         assert messages(link)["READY"] == "1"
         assert messages(link) == {"WATCHDOG": "1"}
         assert messages(link) == {"WATCHDOG": "1"}
@@ -60,8 +60,8 @@ def test_watchdog_is_fed_twice_per_period_with_status(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("environment", [{"WATCHDOG_USEC": "x"}, {"WATCHDOG_USEC": "200000", "WATCHDOG_PID": "1"}])
-def test_foreign_watchdog_is_not_fed(tmp_path: Path, environment: dict[str, str]) -> None:
-    with notified(tmp_path, **environment) as (link, _):
+def test_watchdog_of_different_process_is_not_notified(tmp_path: Path, environment: dict[str, str]) -> None:
+    with notifying_daemon(tmp_path, **environment) as (link, _):
         assert messages(link)["READY"] == "1"
         link.settimeout(0.3)
         with pytest.raises(TimeoutError):

@@ -20,14 +20,19 @@ from zoolet.protocol.acl import ACL, Id
 from zoolet.protocol.node_json import JsonNode, node_json
 from zoolet.testing import Server, Znode, error
 
-AUTH: Final = ("--auth", "digest:user:secret")
+AUTH_OPTIONS: Final = ("--auth", "digest:user:secret")
 
 
 # --- a tree that changes while it is read ---
 
 
-async def read_while(server: Server, changes: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> SourceTree:
-    """Read ``/app`` one node at a time, and change it after the root was read; the nodes are in ``read_paths``."""
+async def read_during_changes(
+    server: Server, changes: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> SourceTree:
+    """Read ``/app`` one node at a time. After the root was read, call *changes*. Return the source.
+
+    Its attribute ``read_paths`` contains the paths of the nodes that were read.
+    """
     monkeypatch.setattr(source_module, "MAX_IN_FLIGHT", 1)
     async with AsyncClient(server.hosts) as client:
         source = SourceTree(client, "/app")
@@ -41,7 +46,7 @@ async def read_while(server: Server, changes: Callable[[], object], monkeypatch:
     return source
 
 
-async def test_replaced_nodes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nodes_recreated_during_transfer_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(seed=1) as server:
         server.populate({"/app": {"a": {"x": b"", "y": b""}, "b": b""}})
 
@@ -52,7 +57,7 @@ async def test_replaced_nodes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
                 for path in ("/app/a", "/app/a/x", "/app/a/y", "/app/b"):
                     transaction.create(path, b"new")
 
-        source = await read_while(server, replace, monkeypatch)
+        source = await read_during_changes(server, replace, monkeypatch)
 
     assert sorted(source.read_paths) == ["", "/a", "/a/x", "/a/y", "/b"]
     assert source.deleted == []
@@ -62,7 +67,7 @@ async def test_nodes_deleted_during_transfer_are_listed(monkeypatch: pytest.Monk
     with Server(seed=1) as server:
         server.populate({"/app": {"a": {"x": b""}, "b": b"", "c": b""}})
         looked: list[str] = []
-        real = source_module.look
+        real = source_module.read_states
 
         async def look(client: Any, paths: list[str]) -> Any:
             looked.extend(paths)
@@ -70,33 +75,33 @@ async def test_nodes_deleted_during_transfer_are_listed(monkeypatch: pytest.Monk
                 server.populate({"/app/c": b"again"})
             return await real(client, paths)
 
-        monkeypatch.setattr(source_module, "look", look)
+        monkeypatch.setattr(source_module, "read_states", look)
 
         def delete() -> None:
             for path in ("/app/a", "/app/b", "/app/c"):
                 server.delete(path, recursive=True)
 
-        source = await read_while(server, delete, monkeypatch)
+        source = await read_during_changes(server, delete, monkeypatch)
 
     assert sorted(source.read_paths) == ["", "/c"]
     assert sorted(source.deleted) == ["/app/a", "/app/b"]
 
 
-async def test_node_lost_before_its_listing_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_node_deleted_before_listing_its_children_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(seed=1) as server:
         server.populate({"/app": {"a": {"x": b""}}})
         with server.fault(error("NO_NODE"), "get_children", "/app/a", times=2):
-            source = await read_while(server, lambda: None, monkeypatch)
+            source = await read_during_changes(server, lambda: None, monkeypatch)
 
     assert (source.read_paths, source.deleted) == ([""], ["/app/a"])
 
 
-def test_dump_names_deleted_nodes_and_succeeds(
+def test_dump_reports_deleted_nodes_and_succeeds(
     servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, _ = servers
     with first.fault(error("NO_NODE"), "get", "/app/a", times=2):
-        assert main(["dump", f"{first.hosts}/app", str(tmp_path / "x"), *AUTH]) == 0
+        assert main(["dump", f"{first.hosts}/app", str(tmp_path / "x"), *AUTH_OPTIONS]) == 0
     assert "; 1 ephemeral node left out; 1 node deleted during the transfer: /app/a\n" in capsys.readouterr().out
 
 
@@ -104,21 +109,21 @@ def test_dump_names_deleted_nodes_and_succeeds(
 
 
 @pytest.mark.parametrize("options", [(), ("--dry-run",)])
-def test_ephemeral_nodes_of_target_are_named(
+def test_ephemeral_nodes_of_target_are_reported(
     servers: tuple[Server, Server], capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
 ) -> None:
     first, second = servers
     second.populate({"/app": b"root"})
     with Client(second.hosts) as client:
         client.create("/app/a", b"1", ephemeral=True)
-        assert main(["push", f"{first.hosts}/app", f"{second.hosts}/app", *AUTH, *options]) == 1
+        assert main(["push", f"{first.hosts}/app", f"{second.hosts}/app", *AUTH_OPTIONS, *options]) == 1
         session = f"0x{client.session_id:x}"
     err = capsys.readouterr().err
     assert f"/app/a: an ephemeral node of session {session}; " in err
     assert "/app/a/b: N" in err
 
 
-def test_dry_run_names_nodes_that_cannot_be_written(
+def test_dry_run_reports_unwritable_nodes(
     servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, second = servers
@@ -137,7 +142,7 @@ def test_dry_run_names_nodes_that_cannot_be_written(
     assert second.tree() == before
 
 
-def test_dry_run_survives_creation_of_its_root(servers: tuple[Server, Server], tmp_path: Path) -> None:
+def test_dry_run_succeeds_if_target_path_is_created_meanwhile(servers: tuple[Server, Server], tmp_path: Path) -> None:
     _, second = servers
     file = tmp_path / "tree.json"
     file.write_text('{"/a": "x", "/b/c": "y"}')
@@ -158,7 +163,7 @@ def test_dry_run_of_deep_tree_uses_few_transactions(servers: tuple[Server, Serve
     assert second.zxid() - before < 5
 
 
-def test_dry_run_names_oversized_nodes_below_new_ones(
+def test_dry_run_reports_oversized_nodes_in_new_tree(
     servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "tree.json"
@@ -169,16 +174,16 @@ def test_dry_run_names_oversized_nodes_below_new_ones(
     assert first == second
 
 
-def test_changed_root_is_in_json(servers: tuple[Server, Server], tmp_path: Path) -> None:
+def test_data_of_root_survives_dump_and_load(servers: tuple[Server, Server], tmp_path: Path) -> None:
     first, second = servers
     first.set("/", b"data of the root")
-    assert main(["dump", first.hosts, str(tmp_path / "x.json"), *AUTH]) == 0
-    assert main(["load", second.hosts, str(tmp_path / "x.json"), *AUTH]) == 0
+    assert main(["dump", first.hosts, str(tmp_path / "x.json"), *AUTH_OPTIONS]) == 0
+    assert main(["load", second.hosts, str(tmp_path / "x.json"), *AUTH_OPTIONS]) == 0
     with Client(second.hosts) as client:
         assert client.get("/")[0] == b"data of the root"
 
 
-def test_dry_run_checks_create_of_missing_parents(
+def test_dry_run_checks_permission_to_create_missing_parents(
     servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     second = servers[1]
@@ -193,7 +198,7 @@ def test_dry_run_checks_create_of_missing_parents(
 
 
 @pytest.mark.parametrize("name", ["tree.dump", "tree.json", "export.JSON"])
-def test_unusual_acls_are_read_as_they_were_written(servers: tuple[Server, Server], tmp_path: Path, name: str) -> None:
+def test_unusual_acls_survive_dump_and_load(servers: tuple[Server, Server], tmp_path: Path, name: str) -> None:
     first, second = servers
     world = Id("world", "anyone")
     odd = (0, 5, 63, -1, -(1 << 31))
@@ -212,7 +217,7 @@ def test_unusual_acls_are_read_as_they_were_written(servers: tuple[Server, Serve
         assert second.tree()[f"/odd{path}"].acl == first.tree()[f"/odd{path}"].acl
 
 
-def test_large_nodes_are_copied_with_max_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_request_option_allows_large_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(2_000_000)
     config = {"jute.maxbuffer": 4_000_000}
     with Server(config=config) as first, Server(config=config) as second:

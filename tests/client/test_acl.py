@@ -69,7 +69,7 @@ async def test_client_acl_applies_to_all_created_nodes(hosts: str, connect: Conn
     assert set(lists.values()) == {mine}
 
 
-async def test_recipes_use_acl_of_their_view(hosts: str, connect: Connect) -> None:
+async def test_recipes_use_acl_of_client_view(hosts: str, connect: Connect) -> None:
     mine = acl.digest("bob", "secret")
     zk = await connect(hosts, auth=(("digest", b"bob:secret"),))
     stranger = await connect(hosts)
@@ -85,7 +85,7 @@ async def test_recipes_use_acl_of_their_view(hosts: str, connect: Connect) -> No
     assert await Queue(view, "/q").get() == b"1"
 
 
-async def test_lists_generators_and_kazoo_acls_are_accepted(server: Server, connect: Connect) -> None:
+async def test_acl_may_be_list_or_iterator_and_may_contain_kazoo_acl(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     wanted = [*acl.ip("10.0.0.0/8", acl.READ), *acl.OPEN]
 
@@ -95,7 +95,7 @@ async def test_lists_generators_and_kazoo_acls_are_accepted(server: Server, conn
         await zk.delete("/a")
 
 
-async def test_lists_of_lists_are_accepted(zk: Client) -> None:
+async def test_acl_with_nested_lists_is_flattened(zk: Client) -> None:
     bob, network = acl.digest("bob", "secret"), acl.ip("127.0.0.1")
 
     await zk.create("/a", acl=[bob, [network, acl.READ_ONLY]])  # type: ignore[list-item]
@@ -117,7 +117,7 @@ def test_invalid_permissions_are_refused(permissions: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["shop", "cn=shop", "CN=shop, O=Example", ""])
-def test_invalid_x509_name_is_refused(name: str) -> None:
+def test_acl_with_invalid_x509_name_is_refused(name: str) -> None:
     with pytest.raises(
         ValueError, match="not in the server's notation for distinguished names: the most specific part first"
     ):
@@ -125,6 +125,6 @@ def test_invalid_x509_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("network", ["300.1.1.1", "10.0.0.0/99", "localhost", ""])
-def test_invalid_network_is_refused(network: str) -> None:
+def test_acl_with_invalid_network_is_refused(network: str) -> None:
     with pytest.raises(ValueError, match=f"network must be an address .*, not '{network}'"):
         acl.ip(network)

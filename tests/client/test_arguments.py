@@ -13,8 +13,8 @@ from zoolet.client.aio.operations import BaseClient
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import BadVersionError
 
-Do = Callable[[Client], Any]
-TAKE_PATHS: dict[str, Callable[[Client, Any], Any]] = {
+ClientCall = Callable[[Client], Any]
+PATH_CALLS: dict[str, Callable[[Client, Any], Any]] = {
     "get": lambda zk, path: zk.get(path),
     "exists": lambda zk, path: zk.exists(path),
     "children": lambda zk, path: zk.children(path),
@@ -41,29 +41,29 @@ TAKE_PATHS: dict[str, Callable[[Client, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", TAKE_PATHS)
-async def test_bad_path_is_refused_at_call(embedded: Client, name: str) -> None:
+@pytest.mark.parametrize("name", PATH_CALLS)
+async def test_invalid_path_raises_at_call_without_await(embedded: Client, name: str) -> None:
     before = embedded.statistics()
 
     for path, error in BAD_PATHS:
         with pytest.raises(error):
-            TAKE_PATHS[name](embedded, path)
+            PATH_CALLS[name](embedded, path)
 
     assert embedded.statistics() == before
 
 
-async def test_bad_path_is_refused_after_good_parent(embedded: Client) -> None:
+async def test_invalid_path_is_refused_although_parent_path_is_cached(embedded: Client) -> None:
     for path in ("/", "/a"):
         await embedded.exists(path)
 
     for path, error in [*BAD_PATHS, ("/a/\0", ValueError), ("/a/..", ValueError), ("/a/b/", ValueError)]:
-        for name in TAKE_PATHS:
+        for name in PATH_CALLS:
             with pytest.raises(error):
-                TAKE_PATHS[name](embedded, path)
+                PATH_CALLS[name](embedded, path)
 
 
 @pytest.mark.parametrize("name", ["update", "ensure_path"])
-async def test_bad_path_is_refused_before_sending(embedded: Client, name: str) -> None:
+async def test_update_and_ensure_path_refuse_invalid_path_unsent(embedded: Client, name: str) -> None:
     before = embedded.statistics()
     args = (lambda old: old,) if name == "update" else ()
 
@@ -116,7 +116,7 @@ async def test_bad_path_is_refused_before_sending(embedded: Client, name: str) -
         (lambda zk: zk.add_auth("digest", "bob:secret"), TypeError),
     ],
 )
-async def test_invalid_argument_is_refused_at_call(embedded: Client, do: Do, error: type[Exception]) -> None:
+async def test_invalid_argument_is_refused_at_call(embedded: Client, do: ClientCall, error: type[Exception]) -> None:
     before = embedded.statistics()
 
     with pytest.raises(error):
@@ -141,7 +141,7 @@ async def test_lowest_and_highest_version_are_sent(embedded: Client, version: in
         pytest.param(lambda zk: zk.add_auth(5, b"bob:secret"), id="scheme is a number"),
     ],
 )
-async def test_argument_of_wrong_type_is_refused_at_call(embedded: Client, do: Do) -> None:
+async def test_argument_of_wrong_type_is_refused_at_call(embedded: Client, do: ClientCall) -> None:
     with pytest.raises(TypeError):
         do(embedded)
 
@@ -162,7 +162,7 @@ async def test_argument_of_wrong_type_is_refused_at_call(embedded: Client, do: D
         ({"hosts": "a:1/x/"}, ValueError),
     ],
 )
-def test_client_with_invalid_options_is_refused(
+def test_invalid_client_options_are_refused(
     options: dict[str, Any], error: type[Exception] | tuple[type[Exception], ...]
 ) -> None:
     with pytest.raises(error):
@@ -181,7 +181,7 @@ def test_client_with_invalid_options_is_refused(
     ],
     ids=["auth is text", "scheme is a number", "login is text", "password is bytes", "max_request", "backoff"],
 )
-def test_client_with_options_of_wrong_type_is_refused(options: dict[str, Any]) -> None:
+def test_client_options_of_wrong_type_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         Client("127.0.0.1:1", **options)
 
@@ -201,13 +201,13 @@ def test_base_class_cannot_be_instantiated() -> None:
         BaseClient("127.0.0.1:2181")
 
 
-def test_error_of_unexpected_argument_names_client() -> None:
+def test_unexpected_argument_error_names_client_class() -> None:
     options: dict[str, Any] = {"codec": "json"}
     with pytest.raises(TypeError, match=r"^Client\.__init__\(\) got an unexpected keyword argument 'codec'"):
         Client("127.0.0.1:1", **options)
 
 
-async def test_wait_for_rejects_state_that_never_comes(embedded: Client) -> None:
+async def test_wait_for_rejects_value_that_is_not_a_state(embedded: Client) -> None:
     states: Any = ["x"]
     for wrong in (states, []):
         with pytest.raises(TypeError, match=r"^states must be one or more of State, such as State\.CONNECTED, not \("):

@@ -8,19 +8,19 @@ from typing import Final
 
 import pytest
 from support.apache import ApacheZooKeeper
-from support.simulation import Connect, client_of, eventually, simulate
+from support.simulation import Connect, eventually, make_client, simulate
 
 from zoolet.client import AuthFailedError, Client, ConnectionLossError, NoAuthError, State
 from zoolet.protocol.acl import CREATOR_ALL_ACL
 from zoolet.testing import Server, Simulation, delay, error, hold, lose_reply
 
-MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+LOGIN_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 
 
 # --- credentials ---
 
 
-async def test_authenticated_client_has_more_rights(hosts: str, zk: Client, connect: Connect) -> None:
+async def test_authenticated_client_can_read_protected_node(hosts: str, zk: Client, connect: Connect) -> None:
     stranger = await connect(hosts)
     await zk.add_auth("digest", b"bob:secret")
     await zk.create("/mine", b"v", acl=CREATOR_ALL_ACL)
@@ -40,7 +40,7 @@ async def test_credentials_can_be_given_as_option(hosts: str, connect: Connect) 
     assert users == {"bob", "eve"}
 
 
-async def test_credential_is_sent_before_waiting_calls(server: Server, connect: Connect) -> None:
+async def test_credential_is_sent_before_waiting_calls_on_reconnect(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.add_auth("digest", b"bob:secret")
     await zk.create("/mine", b"v", acl=CREATOR_ALL_ACL)
@@ -55,7 +55,7 @@ async def test_credential_is_sent_before_waiting_calls(server: Server, connect: 
     assert [op.op for op in server.ops()[before:]] == ["connect", "auth", "getData"]
 
 
-async def test_credentials_and_watches_precede_waiting_calls(server: Server, connect: Connect) -> None:
+async def test_reconnect_sends_credentials_then_watches_then_calls(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts, auth=(("digest", b"a:1"), ("digest", b"b:2")))
     async with zk.watch("/a"):
         server.refuse_connections()
@@ -69,7 +69,7 @@ async def test_credentials_and_watches_precede_waiting_calls(server: Server, con
         assert [op.op for op in server.ops()[before:]] == ["connect", "auth", "auth", "setWatches2", "exists"]
 
 
-async def test_client_connects_once_credentials_are_accepted(server: Server) -> None:
+async def test_client_is_connected_only_after_reply_to_credentials(server: Server) -> None:
     zk = Client(server.hosts, auth=(("digest", b"bob:secret"),))
     with server.fault(hold(), "auth") as fault:
         starting = asyncio.create_task(zk.start())
@@ -101,7 +101,7 @@ async def test_wrong_initial_credential_fails_start(hosts: str) -> None:
     assert zk.state is State.CLOSED
 
 
-async def test_credential_refused_later_closes_client(server: Server, connect: Connect) -> None:
+async def test_credential_refused_on_reconnect_closes_client(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.add_auth("digest", b"bob:secret")
     server.refuse_connections()
@@ -141,7 +141,7 @@ async def test_credential_with_lost_reply_is_sent_again(server: Server, connect:
     assert "bob" in [one.user for one in await zk.who_am_i()]
 
 
-async def test_credential_waits_within_operation_timeout(server: Server, connect: Connect) -> None:
+async def test_add_auth_waits_at_most_for_operation_timeout(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.refuse_connections()
     server.drop(zk)
@@ -159,7 +159,7 @@ async def test_credential_waits_within_operation_timeout(server: Server, connect
 def jaas(tmp_path: Path) -> str:
     """A JAAS file with one user."""
     path = tmp_path / "jaas.conf"
-    path.write_text(f'Server {{ {MODULE} user_bob="sec\\"ret"; }};\n', encoding="utf-8")
+    path.write_text(f'Server {{ {LOGIN_MODULE} user_bob="sec\\"ret"; }};\n', encoding="utf-8")
     return str(path)
 
 
@@ -193,7 +193,7 @@ async def test_refused_login_fails_start(jaas: str, login: tuple[str, str]) -> N
 @pytest.mark.slow
 async def test_login_works_with_apache_server(tmp_path: Path, connect: Connect) -> None:
     path = tmp_path / "jaas.conf"
-    path.write_text(f'Server {{ {MODULE} user_bob="secret"; }};\n', encoding="utf-8")
+    path.write_text(f'Server {{ {LOGIN_MODULE} user_bob="secret"; }};\n', encoding="utf-8")
     provider = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
     with ApacheZooKeeper(config=provider, properties={"java.security.auth.login.config": str(path)}) as apache:
         zk = await connect(apache.hosts, login=("bob", "secret"))
@@ -208,9 +208,9 @@ async def test_login_works_with_apache_server(tmp_path: Path, connect: Connect) 
 
 
 @pytest.mark.parametrize("during", ["auth", "ping"])
-def test_credential_added_during_connect_is_sent_on_it(during: str) -> None:
+def test_credential_added_during_reconnect_is_sent(during: str) -> None:
     async def main(sim: Simulation, server: Server) -> None:
-        async with client_of(server, auth=(("digest", b"a:b"),) if during == "auth" else ()) as zk:
+        async with make_client(server, auth=(("digest", b"a:b"),) if during == "auth" else ()) as zk:
             async with zk.watch_exists("/a"):
                 with server.fault(delay(0.5), during, times=1, strict=True) as fault:
                     server.expire(zk) if during == "ping" else server.drop(zk)
@@ -221,7 +221,7 @@ def test_credential_added_during_connect_is_sent_on_it(during: str) -> None:
     simulate(main)
 
 
-def test_credentials_in_the_scheme_are_not_shown() -> None:
+def test_error_does_not_reveal_credentials_given_as_scheme() -> None:
     with pytest.raises(ValueError, match="the scheme in auth= must not contain a colon") as caught:
         Client("localhost", auth=(("digest:bob:secret", b""),))
 

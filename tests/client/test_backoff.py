@@ -13,7 +13,7 @@ from zoolet.testing import Server
 # --- retry ---
 
 
-async def test_only_connection_loss_is_retried_up_to_limit(embedded: Client) -> None:
+async def test_retry_repeats_only_connection_loss_up_to_given_tries(embedded: Client) -> None:
     from zoolet.client import Backoff
 
     tries: list[int] = []
@@ -50,7 +50,7 @@ async def test_retry_returns_result_of_last_try(embedded: Client) -> None:
 # --- delays ---
 
 
-def test_delays_grow_by_factor_up_to_limit() -> None:
+def test_backoff_delays_grow_by_factor_up_to_longest() -> None:
     delays = Backoff(first=1.0, factor=3.0, longest=10.0, jitter=0.0).delays(Random(1))
 
     assert [next(delays) for _ in range(5)] == [1.0, 3.0, 9.0, 10.0, 10.0]
@@ -64,12 +64,12 @@ def test_jitter_varies_delay_by_given_fraction() -> None:
     assert 1.35 < max(found) <= 1.4
 
 
-def test_delays_are_one_fewer_than_tries() -> None:
+def test_backoff_has_one_delay_less_than_tries() -> None:
     assert len(list(Backoff(tries=1).delays(Random(1)))) == 0
     assert len(list(Backoff(tries=5).delays(Random(1)))) == 4
 
 
-def test_no_delay_exceeds_longest() -> None:
+def test_no_backoff_delay_exceeds_its_longest() -> None:
     assert next(Backoff(first=9.0, longest=1.0, jitter=0.0).delays(Random(1))) == 1.0
 
 
@@ -91,7 +91,7 @@ def test_invalid_backoff_is_refused(options: dict[str, float]) -> None:
         Backoff(**options)  # type: ignore[arg-type]
 
 
-async def test_retry_of_non_callable_shows_correct_form(embedded: Client) -> None:
+async def test_error_of_retry_without_function_shows_correct_form(embedded: Client) -> None:
     call = embedded.get("/")
     example = r"for example: zk.retry\(lambda: zk.get\(path\)\)$"
 

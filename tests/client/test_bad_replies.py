@@ -19,7 +19,7 @@ from zoolet.protocol.codec import pack_int
 from zoolet.protocol.framing import frame
 from zoolet.testing import Server
 
-BROKEN: dict[str, tuple[Answer, str, str]] = {
+BROKEN_REPLIES: dict[str, tuple[Answer, str, str]] = {
     "garbage": (lambda payload: b"\xff" * 40, "go on", "the server sent a malformed message: invalid frame length -1"),
     "a huge frame": (
         lambda payload: pack_int((64 << 20) + 1),
@@ -50,14 +50,16 @@ BROKEN: dict[str, tuple[Answer, str, str]] = {
 }
 
 
-def has_connected_again(relay: Relay) -> bool:
+def has_reconnected(relay: Relay) -> bool:
     """Return whether the client has reconnected once, or repeatedly if its short timeout expires on a busy machine."""
     return relay.connections == 2 or (relay.then == "stall" and relay.connections > 2)
 
 
-@pytest.mark.parametrize("name", BROKEN)
-async def test_lost_write_gives_reason_and_client_continues(relay: Relay, connect: Connect, name: str) -> None:
-    relay.breaks, relay.then, why = BROKEN[name]
+@pytest.mark.parametrize("name", BROKEN_REPLIES)
+async def test_broken_reply_to_write_is_explained_and_client_continues(
+    relay: Relay, connect: Connect, name: str
+) -> None:
+    relay.breaks, relay.then, why = BROKEN_REPLIES[name]
     relay.number = FIRST
     zk = await connect(relay.hosts, timeout=0.45 if relay.then == "stall" else 10.0, operation_timeout=DEADLINE_S)
 
@@ -69,17 +71,17 @@ async def test_lost_write_gives_reason_and_client_continues(relay: Relay, connec
     assert caught.value.maybe_applied
     value, stat = await zk.get("/")
     assert (value, stat.version) == (b"v", 1)
-    assert has_connected_again(relay)
+    assert has_reconnected(relay)
 
 
-@pytest.mark.parametrize("name", [name for name in BROKEN if "body" not in name])
-async def test_read_is_repeated_on_next_connection(relay: Relay, connect: Connect, name: str) -> None:
-    relay.breaks, relay.then, _ = BROKEN[name]
+@pytest.mark.parametrize("name", [name for name in BROKEN_REPLIES if "body" not in name])
+async def test_read_with_broken_reply_is_repeated_on_next_connection(relay: Relay, connect: Connect, name: str) -> None:
+    relay.breaks, relay.then, _ = BROKEN_REPLIES[name]
     relay.number = FIRST
     zk = await connect(relay.hosts, timeout=0.45 if relay.then == "stall" else 10.0, operation_timeout=DEADLINE_S)
 
     assert await zk.children("/") == ["zookeeper"]
-    assert has_connected_again(relay)
+    assert has_reconnected(relay)
 
 
 async def test_read_with_malformed_reply_is_not_repeated(relay: Relay, connect: Connect) -> None:
@@ -91,7 +93,7 @@ async def test_read_with_malformed_reply_is_not_repeated(relay: Relay, connect: 
     assert await zk.exists("/") is not None
 
 
-async def test_reason_names_server(relay: Relay, connect: Connect) -> None:
+async def test_connection_loss_reason_names_server(relay: Relay, connect: Connect) -> None:
     relay.number, relay.then, relay.breaks = FIRST, "close", lambda payload: b""
     zk = await connect(relay.hosts)
 
@@ -99,7 +101,7 @@ async def test_reason_names_server(relay: Relay, connect: Connect) -> None:
         await zk.set("/", b"")
 
 
-async def test_connection_ending_within_reply_is_lost(server: Server, connect: Connect) -> None:
+async def test_write_is_lost_if_connection_closes_within_its_reply(server: Server, connect: Connect) -> None:
     for length in range(4 + 16 + 68):
         async with Relay(server.hosts) as relay:
             relay.number, relay.then, relay.breaks = FIRST, "close", lambda payload, n=length: frame(payload)[:n]
@@ -132,7 +134,7 @@ async def test_all_pending_writes_are_lost_together(relay: Relay, connect: Conne
     assert [type(one) for one in lost] == [ConnectionLossError] * 9
 
 
-async def test_duplicate_reply_costs_connection_but_not_call(relay: Relay, connect: Connect) -> None:
+async def test_duplicate_reply_breaks_connection_but_not_its_call(relay: Relay, connect: Connect) -> None:
     relay.number, relay.breaks = FIRST, lambda payload: frame(payload) * 2
     zk = await connect(relay.hosts)
     states = zk.states()
@@ -144,8 +146,9 @@ async def test_duplicate_reply_costs_connection_but_not_call(relay: Relay, conne
     assert [state async for state in states][1:3] == [State.SUSPENDED, State.CONNECTED]
 
 
-async def test_request_without_reply_is_lost_despite_pings(relay: Relay, connect: Connect) -> None:
-    relay.number, relay.breaks = FIRST, lambda payload: b""  # later frames are forwarded
+async def test_request_without_reply_is_lost_despite_answered_pings(relay: Relay, connect: Connect) -> None:
+    # Only this reply is dropped; later frames, such as pings, are forwarded.
+    relay.number, relay.breaks = FIRST, lambda payload: b""
     zk = await connect(relay.hosts, timeout=0.45)
 
     with pytest.raises(ConnectionLossError):
@@ -153,7 +156,7 @@ async def test_request_without_reply_is_lost_despite_pings(relay: Relay, connect
             await zk.set("/", b"v")
 
 
-async def test_extra_bytes_after_body_are_ignored(relay: Relay, connect: Connect) -> None:
+async def test_extra_bytes_after_reply_body_are_ignored(relay: Relay, connect: Connect) -> None:
     relay.number, relay.breaks = FIRST, lambda payload: frame(payload + b"something new")
     zk = await connect(relay.hosts)
 

@@ -15,20 +15,20 @@ from zoolet.protocol.enums import MAX_FRAME
 from zoolet.protocol.records import SetDataRequest
 
 
-async def test_concurrent_calls_share_write_and_keep_order(
+async def test_concurrent_calls_share_socket_write_and_keep_order(
     hosts: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes: list[bytes] = []
     answered: list[int] = []
-    connected_to = Connection.connected_to
+    start_handshake = Connection.start_handshake
 
     def observed(connection: Connection, protocol: ClientProtocol) -> None:
         transport: Any = protocol.transport
         write = transport.write
         monkeypatch.setattr(transport, "write", lambda data: (writes.append(data), write(data)))
-        connected_to(connection, protocol)
+        start_handshake(connection, protocol)
 
-    monkeypatch.setattr(Connection, "connected_to", observed)
+    monkeypatch.setattr(Connection, "start_handshake", observed)
     zk = await connect(hosts)
     writes.clear()
 
@@ -50,7 +50,7 @@ async def test_call_starts_before_it_is_awaited(zk: Client) -> None:
     assert await call == "/a"
 
 
-async def test_call_is_accepted_as_awaitable(zk: Client) -> None:
+async def test_call_works_with_asyncio_functions(zk: Client) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(zk.create("/a"))
     shielded = await asyncio.shield(zk.exists("/a"))

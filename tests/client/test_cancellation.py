@@ -19,17 +19,17 @@ from zoolet.client import Backoff, Client, SessionExpiredError, State, ZooKeeper
 from zoolet.client.aio.watcher import Watcher
 from zoolet.testing import Server, Simulation
 
-LATENCY: Final = 0.001
-STEP: Final = LATENCY / 2
-MAX_MOMENTS: Final = 400  # moments; no operation here takes this long
+LATENCY_S: Final = 0.001
+STEP_S: Final = LATENCY_S / 2
+MAX_MOMENTS: Final = 400  # more moments than any operation here takes
 
 
-async def enter(watch: Watcher) -> None:
+async def enter_watch(watch: Watcher) -> None:
     async with watch:
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(LATENCY_S)
 
 
-async def commit(zk: Client) -> None:
+async def commit_transaction(zk: Client) -> None:
     async with zk.transaction() as t:
         t.create("/t")
         t.set("/top", b"1")
@@ -48,37 +48,37 @@ OPERATIONS: Final[dict[str, Callable[[Client], Coroutine[Any, Any, Any]]]] = {
     "delete recursively": lambda zk: zk.delete("/top", recursive=True),
     "update": lambda zk: zk.update("/top", lambda old: old + b"!"),
     "multi_read": lambda zk: zk.multi_read(("get", "/top"), ("children", "/top")),
-    "transaction": commit,
+    "transaction": commit_transaction,
     "add_auth": lambda zk: zk.add_auth("digest", b"bob:secret"),
-    "watch": lambda zk: enter(zk.watch("/top")),
-    "watch recursively": lambda zk: enter(zk.watch("/top", recursive=True)),
-    "watch_data": lambda zk: enter(zk.watch_data("/top")),
-    "watch_exists": lambda zk: enter(zk.watch_exists("/top")),
-    "watch_exists of nothing": lambda zk: enter(zk.watch_exists("/nowhere")),
-    "watch_children": lambda zk: enter(zk.watch_children("/top")),
+    "watch": lambda zk: enter_watch(zk.watch("/top")),
+    "watch recursively": lambda zk: enter_watch(zk.watch("/top", recursive=True)),
+    "watch_data": lambda zk: enter_watch(zk.watch_data("/top")),
+    "watch_exists": lambda zk: enter_watch(zk.watch_exists("/top")),
+    "watch_exists of nothing": lambda zk: enter_watch(zk.watch_exists("/nowhere")),
+    "watch_children": lambda zk: enter_watch(zk.watch_children("/top")),
 }
 
 
 def simulation(seed: int = 3) -> Simulation:
     sim = Simulation(seed, limit=3600)
-    sim.network.latency = (LATENCY, LATENCY)
+    sim.network.latency = (LATENCY_S, LATENCY_S)
     return sim
 
 
-def tasks() -> set[str]:
-    """Return the names of all other tasks that are not done."""
+def names_of_other_tasks() -> set[str]:
+    """Return the names of the tasks that are not done, except the current task."""
     return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
-async def settle(zk: Client) -> None:
+async def wait_until_idle(zk: Client) -> None:
     """Wait until the client has nothing more to do. Virtual time makes this fast."""
     async with asyncio.timeout(DEADLINE_S):
         with suppress(SessionExpiredError):
             await zk.sync()
         await zk.wait_for(State.CONNECTED)
         while not zk.statistics().idle:
-            await asyncio.sleep(LATENCY)
-    await asyncio.sleep(5 * LATENCY)
+            await asyncio.sleep(LATENCY_S)
+    await asyncio.sleep(5 * LATENCY_S)
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "cut", "expire"])
@@ -90,11 +90,11 @@ def test_operation_is_cancellable_at_any_moment(name: str, meanwhile: str) -> No
         async with sim.server() as server:
             server.populate({"/top": {"a": {"x": b""}, "b": b""}})
             begun = server.snapshot()
-            zk = Client(server.hosts, rng=Random(1), backoff=Backoff(first=LATENCY, longest=LATENCY))
+            zk = Client(server.hosts, rng=Random(1), backoff=Backoff(first=LATENCY_S, longest=LATENCY_S))
             async with zk:
                 for moment in range(MAX_MOMENTS):
                     task = asyncio.create_task(OPERATIONS[name](zk))
-                    await asyncio.sleep(moment * STEP)
+                    await asyncio.sleep(moment * STEP_S)
                     if task.done() and meanwhile == "nothing":
                         await task
                         return moment
@@ -107,9 +107,9 @@ def test_operation_is_cancellable_at_any_moment(name: str, meanwhile: str) -> No
                     await asyncio.wait([task])
                     assert task.cancelled() or isinstance(task.exception(), ZooKeeperError | None)
 
-                    await settle(zk)
+                    await wait_until_idle(zk)
                     assert await zk.exists("/") is not None  # the client still works
-                    assert tasks() == {"zoolet-client"}
+                    assert names_of_other_tasks() == {"zoolet-client"}
                     assert server.watches() == ()
                     assert not zk.statistics().registrations
                     given = task.result() if not task.cancelled() and task.exception() is None else None
@@ -130,7 +130,7 @@ def test_waiting_for_event_or_state_can_be_cancelled() -> None:
             async with zk.watch("/a") as events:
                 for moment in range(20):
                     waiting = [asyncio.create_task(events.next()), asyncio.create_task(zk.wait_for(State.LOST))]
-                    await asyncio.sleep(moment * STEP)
+                    await asyncio.sleep(moment * STEP_S)
                     for task in waiting:
                         task.cancel()
                     await asyncio.wait(waiting)
@@ -138,7 +138,7 @@ def test_waiting_for_event_or_state_can_be_cancelled() -> None:
 
                 await zk.create("/a")
                 assert (await events.next()).path == "/a"
-            assert tasks() == {"zoolet-client"}
+            assert names_of_other_tasks() == {"zoolet-client"}
 
     sim.run(main())
 
@@ -153,7 +153,7 @@ def test_event_during_cancellation_is_not_lost() -> None:
                     waiting = asyncio.create_task(events.next())
                     await asyncio.sleep(0)
                     change = zk.set("/a", b"") if moment else zk.create("/a")
-                    await asyncio.sleep(moment * STEP)
+                    await asyncio.sleep(moment * STEP_S)
                     waiting.cancel()
                     await asyncio.wait([waiting])
                     await change
@@ -172,7 +172,7 @@ def test_start_is_cancellable_at_any_moment() -> None:
             for moment in range(MAX_MOMENTS):
                 zk = Client(server.hosts, rng=Random(1), auth=(("digest", b"bob:secret"),))
                 task = asyncio.create_task(zk.start())
-                await asyncio.sleep(moment * STEP)
+                await asyncio.sleep(moment * STEP_S)
                 if task.done():
                     await zk.aclose()
                     return moment
@@ -180,7 +180,7 @@ def test_start_is_cancellable_at_any_moment() -> None:
                 await asyncio.wait([task])
 
                 assert task.cancelled()
-                assert tasks() == set()
+                assert names_of_other_tasks() == set()
                 assert zk.state in (State.CONNECTING, State.CLOSED)
         return MAX_MOMENTS
 
@@ -196,13 +196,13 @@ def test_cancelled_close_can_be_repeated() -> None:
                 zk = Client(server.hosts, rng=Random(1))
                 await zk.start()
                 task = asyncio.create_task(zk.aclose())
-                await asyncio.sleep(moment * STEP)
+                await asyncio.sleep(moment * STEP_S)
                 ended = task.done()
                 task.cancel()
                 await asyncio.wait([task])
                 await zk.aclose()
 
-                assert tasks() == set()
+                assert names_of_other_tasks() == set()
                 assert zk.state is State.CLOSED
                 if ended:
                     return moment
@@ -219,11 +219,11 @@ def test_cancelled_close_closes_client() -> None:
             zk = Client(server.hosts, rng=Random(1))
             await zk.start()
             task = asyncio.create_task(zk.aclose())
-            await asyncio.sleep(STEP)
+            await asyncio.sleep(STEP_S)
             task.cancel()
             await asyncio.wait([task])
             await asyncio.sleep(1)
-            left, state = tasks(), zk.state
+            left, state = names_of_other_tasks(), zk.state
             await zk.aclose()
 
             assert (left, state) == (set(), State.CLOSED)
@@ -231,7 +231,7 @@ def test_cancelled_close_closes_client() -> None:
     sim.run(main())
 
 
-def test_lost_reply_leaves_no_abandoned_protected_node() -> None:
+def test_cancelled_protected_create_without_reply_leaves_no_node() -> None:
     from zoolet.testing import lose_reply
 
     sim = simulation()
@@ -240,11 +240,11 @@ def test_lost_reply_leaves_no_abandoned_protected_node() -> None:
         async with Client(server.hosts, rng=Random(1)) as zk:
             with server.fault(lose_reply(), "create", times=1, strict=True):
                 task = asyncio.create_task(zk.create("/lock-", protected=True))
-                await asyncio.sleep(1.5 * LATENCY)
+                await asyncio.sleep(1.5 * LATENCY_S)
                 assert server.tree()
                 task.cancel()
                 await asyncio.wait([task])
-            await settle(zk)
+            await wait_until_idle(zk)
 
             assert not server.tree()
 
@@ -255,7 +255,7 @@ def test_lost_reply_leaves_no_abandoned_protected_node() -> None:
     sim.run(run())
 
 
-def test_protected_create_cancelled_early_is_undone() -> None:
+def test_protected_create_cancelled_before_reply_is_undone() -> None:
     sim = simulation()
 
     async def run() -> None:
@@ -266,7 +266,7 @@ def test_protected_create_cancelled_early_is_undone() -> None:
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            await settle(zk)
+            await wait_until_idle(zk)
 
             assert not server.tree()
 
@@ -303,7 +303,7 @@ def test_call_cancelled_before_sending_is_never_sent() -> None:
 
 
 @pytest.mark.parametrize("sent", [False, True], ids=["unsent", "sent"])
-def test_task_cancelled_before_first_step_stops_call(sent: bool) -> None:
+def test_call_of_task_cancelled_before_first_step_has_no_effect(sent: bool) -> None:
     sim = simulation()
 
     async def run() -> None:
@@ -319,14 +319,14 @@ def test_task_cancelled_before_first_step_stops_call(sent: bool) -> None:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            await settle(zk)
+            await wait_until_idle(zk)
 
             assert len(server.tree()) == 51
 
     sim.run(run())
 
 
-def test_protected_create_cancelled_late_is_undone() -> None:
+def test_protected_create_cancelled_after_reply_is_undone() -> None:
     sim = simulation()
 
     async def run() -> None:
@@ -339,7 +339,7 @@ def test_protected_create_cancelled_late_is_undone() -> None:
             call.add_done_callback(lambda _: task.cancel())  # registered before the callback that resumes the task
             task = asyncio.create_task(create())
             await asyncio.wait([task])
-            await settle(zk)
+            await wait_until_idle(zk)
 
             assert task.cancelled()
             assert not server.tree()
@@ -347,7 +347,7 @@ def test_protected_create_cancelled_late_is_undone() -> None:
     sim.run(run())
 
 
-def test_completed_create_without_caller_is_undone() -> None:
+def test_completed_create_of_cancelled_task_is_undone() -> None:
     sim = simulation()
 
     async def run() -> None:
@@ -359,7 +359,7 @@ def test_completed_create_without_caller_is_undone() -> None:
             task = asyncio.Task(call)  # starts later, even where create_task() starts tasks eagerly
             task.cancel()
             await asyncio.wait([task])
-            await settle(zk)
+            await wait_until_idle(zk)
 
             assert not server.tree()
 

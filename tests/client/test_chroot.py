@@ -11,10 +11,10 @@ from support.simulation import Connect
 from zoolet.client import Client, EventType, NoNodeError
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 
-Do = Callable[[Client], Any]
+ClientCall = Callable[[Client], Any]
 
 
-def root_of(hosts: str) -> tuple[str, str]:
+def split_chroot(hosts: str) -> tuple[str, str]:
     """Split a connection string into the address and the chroot."""
     address, slash, chroot = hosts.partition("/")
     return address, slash + chroot
@@ -39,7 +39,7 @@ def root_of(hosts: str) -> tuple[str, str]:
     ],
     ids="get children children_and_stat count_below get_acl set set_acl delete delete_recursive update".split(),
 )
-async def test_error_names_path_without_chroot(zk: Client, do: Do) -> None:
+async def test_error_names_path_without_chroot(zk: Client, do: ClientCall) -> None:
     with pytest.raises(NoNodeError) as caught:
         await do(zk)
 
@@ -51,7 +51,7 @@ async def test_error_names_path_without_chroot(zk: Client, do: Do) -> None:
 
 
 async def test_paths_are_below_chroot(hosts: str, zk: Client, connect: Connect) -> None:
-    address, chroot = root_of(hosts)
+    address, chroot = split_chroot(hosts)
     outside = await connect(address)
 
     made = await zk.create("/a/b", b"v", parents=True)
@@ -60,8 +60,8 @@ async def test_paths_are_below_chroot(hosts: str, zk: Client, connect: Connect) 
     assert (await outside.get(f"{chroot}/a/b"))[0] == b"v"
 
 
-async def test_root_path_is_chroot(hosts: str, zk: Client, connect: Connect) -> None:
-    address, chroot = root_of(hosts)
+async def test_root_path_refers_to_chroot(hosts: str, zk: Client, connect: Connect) -> None:
+    address, chroot = split_chroot(hosts)
     outside = await connect(address)
 
     await zk.set("/", b"top")
@@ -72,7 +72,7 @@ async def test_root_path_is_chroot(hosts: str, zk: Client, connect: Connect) -> 
 
 
 async def test_replies_do_not_show_chroot(hosts: str, zk: Client) -> None:
-    chroot = root_of(hosts)[1]
+    chroot = split_chroot(hosts)[1]
     paths = [
         await zk.create("/s-", sequential=True, ephemeral=True),
         (await zk.create_and_stat("/c"))[0],
@@ -94,7 +94,7 @@ async def test_replies_do_not_show_chroot(hosts: str, zk: Client) -> None:
     assert (once.type, once.path) == (EventType.NODE_CHILDREN_CHANGED, "/t")
 
 
-async def test_event_at_chroot_is_at_root(zk: Client) -> None:
+async def test_event_at_chroot_has_root_path(zk: Client) -> None:
     async with zk.watch_data("/") as watch:
         await zk.set("/", b"v")
 
@@ -121,7 +121,7 @@ async def test_missing_chroot_is_created_on_request(hosts: str, connect: Connect
     assert await deeper.children("/a") == ["b"]
 
 
-def test_chroot_is_added_and_stripped() -> None:
+def test_add_chroot_and_strip_chroot_convert_paths() -> None:
     zk = Client("a:1/app")
 
     assert [zk.add_chroot("/"), zk.add_chroot("/x")] == ["/app", "/app/x"]

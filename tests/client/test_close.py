@@ -7,10 +7,10 @@ from collections.abc import Awaitable
 from typing import Any, Self
 
 import pytest
-from support.simulation import Connect, client_of, simulate
+from support.simulation import Connect, make_client, simulate
 
 from zoolet.client import Client, ClosedError, State, recipes
-from zoolet.client.wire.requests import fresh
+from zoolet.client.wire.requests import copy_error
 from zoolet.testing import Server, Simulation, hold
 
 
@@ -62,7 +62,7 @@ async def test_close_is_repeatable_and_works_before_start(server: Server, connec
         never.get("/")
 
 
-async def test_calls_after_close_do_not_grow_traceback(embedded: Client) -> None:
+async def test_traceback_of_closed_client_does_not_grow_with_each_call(embedded: Client) -> None:
     await embedded.aclose()
     depths = set()
 
@@ -74,11 +74,11 @@ async def test_calls_after_close_do_not_grow_traceback(embedded: Client) -> None
     assert len(depths) == 1
 
 
-def test_close_takes_one_second_on_any_network() -> None:
+def test_client_close_takes_at_most_one_second_on_any_network() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         took = {}
         for how in ("connected", "stalled", "paused", "cut", "refused"):
-            zk = client_of(server)
+            zk = make_client(server)
             await zk.start()
             if how == "stalled":
                 sim.network.pause()
@@ -102,10 +102,10 @@ def test_close_takes_one_second_on_any_network() -> None:
     simulate(main)
 
 
-def test_close_counts_wait_for_earlier_request() -> None:
+def test_close_limit_includes_wait_for_earlier_request() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         with server.fault(hold(), "getData"):
-            zk = client_of(server)
+            zk = make_client(server)
             await zk.start()
             reading = asyncio.ensure_future(zk.get("/"))
             await asyncio.sleep(0.7)
@@ -129,7 +129,7 @@ def test_close_waits_for_cleanup_of_background_task() -> None:
             ended.append(f"after {seconds} s")
 
     async def main(sim: Simulation, server: Server) -> None:
-        zk = client_of(server)
+        zk = make_client(server)
         await zk.start()
         for seconds in (1, 600):
             zk._core.spawn(job(seconds))
@@ -144,7 +144,7 @@ def test_close_waits_for_cleanup_of_background_task() -> None:
 
 def test_background_task_can_close_its_client() -> None:
     async def main(sim: Simulation, server: Server) -> None:
-        zk = client_of(server)
+        zk = make_client(server)
         await zk.start()
         await zk._core.spawn(zk.aclose())
         assert zk.state is State.CLOSED
@@ -152,7 +152,7 @@ def test_background_task_can_close_its_client() -> None:
     simulate(main)
 
 
-async def test_each_caller_of_closed_client_gets_own_error(server: Server, connect: Connect) -> None:
+async def test_each_caller_of_closed_client_gets_own_error_object(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.aclose()
     errors: list[BaseException] = []
@@ -169,18 +169,18 @@ async def test_each_caller_of_closed_client_gets_own_error(server: Server, conne
     assert all(str(error) == str(zk.terminal_error) for error in errors)
 
 
-async def test_each_reader_of_failed_cache_gets_own_error(server: Server, connect: Connect) -> None:
+async def test_each_reader_of_failed_cache_gets_own_error_object(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     async with recipes.NodeCache(zk, "/a") as cache:
         failure = ValueError("failed")
         cache._follower._error = failure
-        raised = [await _error_of(anext(cache.changes())) for _ in range(3)]
+        raised = [await _raised_error(anext(cache.changes())) for _ in range(3)]
 
     assert len({id(error) for error in raised} - {id(failure)}) == 3
     assert [str(error) for error in raised] == ["failed"] * 3
 
 
-async def _error_of(awaitable: Awaitable[Any]) -> BaseException:
+async def _raised_error(awaitable: Awaitable[Any]) -> BaseException:
     try:
         await awaitable
     except ValueError as error:
@@ -188,7 +188,7 @@ async def _error_of(awaitable: Awaitable[Any]) -> BaseException:
     raise AssertionError("no error")
 
 
-class Peculiar(Exception):
+class UncopyableError(Exception):
     """An error that cannot be copied, because ``__new__`` and ``args`` disagree on the number of arguments."""
 
     def __new__(cls, one: int, two: int) -> Self:
@@ -198,25 +198,25 @@ class Peculiar(Exception):
         super().__init__("text")
 
 
-def test_uncopyable_error_is_raised_as_it_is() -> None:
-    peculiar = Peculiar(1, 2)
-    assert fresh(peculiar) is peculiar
+def test_error_that_cannot_be_copied_is_used_itself() -> None:
+    peculiar = UncopyableError(1, 2)
+    assert copy_error(peculiar) is peculiar
 
 
-class Nameless(OSError):
+class FixedTextError(OSError):
     """An error whose text is not in the arguments of its constructor."""
 
     def __init__(self, text: str) -> None:
         super().__init__(5, text, "/file")
 
 
-def test_copy_keeps_attributes_of_os_error() -> None:
-    nameless = Nameless("no")
-    copied = fresh(nameless)
+def test_copy_of_os_error_has_its_attributes() -> None:
+    nameless = FixedTextError("no")
+    copied = copy_error(nameless)
     assert (str(copied), copied.errno, copied.filename) == ("[Errno 5] no: '/file'", 5, "/file")
 
 
-class Formatting(Exception):
+class FormattingError(Exception):
     """An error whose constructor formats its argument."""
 
     def __init__(self, code: int) -> None:
@@ -225,14 +225,14 @@ class Formatting(Exception):
 
 
 def test_copy_of_user_error_is_equal() -> None:
-    original = Formatting(7)
+    original = FormattingError(7)
     original.add_note("one")
     original.__cause__ = KeyError("why")
 
-    copied = fresh(original)
+    copied = copy_error(original)
     copied.add_note("two")
 
     assert copied is not original
     assert (str(copied), copied.code, copied.__cause__) == ("bad code 7", 7, original.__cause__)
     assert original.__notes__ == ["one"]
-    assert fresh(KeyError("k")).__suppress_context__ is False
+    assert copy_error(KeyError("k")).__suppress_context__ is False

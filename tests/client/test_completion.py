@@ -19,7 +19,7 @@ RECIPES_OF_ONE_PATH: Final = """
     Barrier ChildrenCache Config Counter Discovery Election Lock LockTable LockingQueue Master NodeCache NodeElection
     Overview Party PersistentEphemeral Queue ReadWriteLock Semaphore SemaphoreLock TreeCache TryLock UniqueId
 """
-OFFERED = {
+COMPLETIONS = {
     "async with zoolet.client.Client('x') as it": "get set create lock watch transaction",
     "with zoolet.client.blocking.Client('x') as it": "get set create lock watch transaction",
     "with zoolet.testing.Server() as it": "expire tree populate fault",
@@ -32,19 +32,19 @@ OFFERED = {
 }
 
 
-@pytest.mark.parametrize("block", OFFERED)
-def test_attributes_of_block_value_are_completed(block: str) -> None:
+@pytest.mark.parametrize("block", COMPLETIONS)
+def test_editor_completes_attributes_of_value_bound_by_with(block: str) -> None:
     imports = "import zoolet.testing, zoolet.client.blocking.recipes, zoolet.client.recipes"
     source = f"{imports}\nasync def f(zk):\n    {block}:\n        it."
 
     offered = {completion.name for completion in jedi.Script(source).complete(4, len("        it."))}
 
-    assert set(OFFERED[block].split()) <= offered
+    assert set(COMPLETIONS[block].split()) <= offered
     assert not offered & {"mark_lost", "begin_block", "become"}
 
 
 @pytest.mark.parametrize("view", ["with_acl(None)", "with_operation_timeout(1)", "with_serializer(json)"])
-def test_operations_of_view_are_completed(view: str) -> None:
+def test_editor_completes_operations_of_client_view(view: str) -> None:
     source = f"from zoolet.client import Client\nfrom zoolet.client.serializers import json\nClient('x').{view}."
 
     offered = {completion.name for completion in jedi.Script(source).complete()}
@@ -52,7 +52,7 @@ def test_operations_of_view_are_completed(view: str) -> None:
     assert {"get", "set", "create", "lock"} <= offered
 
 
-def test_methods_of_client_subclass_are_completed() -> None:
+def test_editor_completes_methods_of_client_subclass() -> None:
     source = """
 from zoolet.client import Client
 class Sub(Client):
@@ -66,17 +66,17 @@ async def f():
     assert {"get", "lock", "mine"} <= offered
 
 
-def test_package_dir_lists_public_names() -> None:
+def test_dir_of_client_package_lists_public_names() -> None:
     assert dir(zoolet.client) == sorted(zoolet.client.__all__)
 
 
-def test_recipes_dir_lists_public_names() -> None:
+def test_dir_of_recipes_and_serializers_lists_public_names() -> None:
     assert dir(recipes) == sorted(recipes.__all__)
     assert dir(serializers) == sorted(serializers.__all__)
 
 
 @pytest.mark.parametrize("module", [recipes, blocking_recipes])
-async def test_dir_of_objects_lists_no_internal_name(module: ModuleType) -> None:
+async def test_dir_of_client_and_recipes_hides_internal_names(module: ModuleType) -> None:
     zk = Client("127.0.0.1:1") if module is recipes else blocking.Client("127.0.0.1:1")
     if isinstance(zk, blocking.Client):
         zk.start(wait=False)
@@ -91,7 +91,7 @@ async def test_dir_of_objects_lists_no_internal_name(module: ModuleType) -> None
     assert not listed & (INTERNAL - {"start"} | {"add_chroot", "first_round", "strip_chroot", "asyncio_class", "of"})
 
 
-def test_classes_have_public_module_names() -> None:
+def test_public_classes_name_public_modules_as_their_module() -> None:
     public = [getattr(module, name) for module in (zoolet.client, recipes, blocking_recipes) for name in module.__all__]
     modules = {kind.__module__ for kind in public if isinstance(kind, type)}
 
@@ -108,5 +108,5 @@ def test_classes_have_public_module_names() -> None:
     assert get_type_hints(recipes.Instance)["payload"] is Any
 
 
-def test_toolkit_lists_its_names() -> None:
+def test_dir_of_testing_lists_public_names() -> None:
     assert dir(zoolet.testing) == sorted(zoolet.testing.__all__)

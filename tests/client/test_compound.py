@@ -13,7 +13,7 @@ from zoolet.client import Client, ClosedError, NodeExistsError, State
 from zoolet.client.aio.call import Call
 from zoolet.testing import Server
 
-COMPOUND: Final[dict[str, Callable[[Client], Call[Any]]]] = {
+COMPOUND_CALLS: Final[dict[str, Callable[[Client], Call[Any]]]] = {
     "create with parents": lambda zk: zk.create("/p/q", parents=True),
     "create protected": lambda zk: zk.create("/top/new-", ephemeral=True, sequential=True, protected=True),
     "create protected with parents": lambda zk: zk.create("/p/new", protected=True, parents=True),
@@ -21,12 +21,12 @@ COMPOUND: Final[dict[str, Callable[[Client], Call[Any]]]] = {
     "ensure_path": lambda zk: zk.ensure_path("/p/q"),
     "update": lambda zk: zk.update("/top", lambda old: old + b"!"),
 }
-LOOKS_FOR: Final = {name: {"sync", "getChildren"} for name in COMPOUND if "protected" in name}
+SEARCH_REQUESTS: Final = {name: {"sync", "getChildren"} for name in COMPOUND_CALLS if "protected" in name}
 """A cancelled protected create searches for its node, because the request may have been applied."""
-compound = pytest.mark.parametrize("name", COMPOUND)
+every_compound_call = pytest.mark.parametrize("name", COMPOUND_CALLS)
 
 
-def with_top(main: Callable[[Server, Client], Any], **options: Any) -> None:
+def run_with_nodes(main: Callable[[Server, Client], Any], **options: Any) -> None:
     """Run with a server that has a few nodes, and a client."""
 
     async def run(server: Server, zk: Client) -> None:
@@ -41,12 +41,12 @@ def requests(server: Server) -> list[str]:
     return [entry.op for entry in server.ops() if entry.op not in ("connect", "ping")]
 
 
-@compound
+@every_compound_call
 def test_compound_call_sends_first_request_immediately(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = zk.statistics()
 
-        call = COMPOUND[name](zk)
+        call = COMPOUND_CALLS[name](zk)
         made = zk.statistics()
         zk._core.flush()
         sent = zk.statistics()
@@ -56,34 +56,34 @@ def test_compound_call_sends_first_request_immediately(name: str) -> None:
         assert (sent.waiting, sent.in_flight, sent.requests_sent) == (0, before.in_flight + 1, before.requests_sent + 1)
         await call
 
-    with_top(main)
+    run_with_nodes(main)
 
 
-@compound
-def test_compound_call_cancelled_early_sends_nothing(name: str) -> None:
+@every_compound_call
+def test_compound_call_cancelled_early_is_not_sent(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = set(server.tree())
 
-        call = COMPOUND[name](zk)
+        call = COMPOUND_CALLS[name](zk)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         await zk.sync()
 
         assert call.cancelled()
-        assert set(requests(server)) == LOOKS_FOR.get(name, {"sync"})
+        assert set(requests(server)) == SEARCH_REQUESTS.get(name, {"sync"})
         assert set(server.tree()) == before
 
-    with_top(main)
+    run_with_nodes(main)
 
 
-@compound
+@every_compound_call
 def test_cancelled_compound_call_cancels_its_request(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = set(server.tree())
         server.refuse_connections()
         server.drop(zk)
         await zk.wait_for(State.SUSPENDED)
-        call = COMPOUND[name](zk)
+        call = COMPOUND_CALLS[name](zk)
         await asyncio.sleep(0.1)
 
         call.cancel()
@@ -92,10 +92,10 @@ def test_cancelled_compound_call_cancels_its_request(name: str) -> None:
         await zk.sync()
 
         assert call.cancelled()
-        assert set(requests(server)) == LOOKS_FOR.get(name, {"sync"})
+        assert set(requests(server)) == SEARCH_REQUESTS.get(name, {"sync"})
         assert set(server.tree()) == before
 
-    with_top(main)
+    run_with_nodes(main)
 
 
 def test_node_of_cancelled_protected_create_is_deleted() -> None:
@@ -112,23 +112,23 @@ def test_node_of_cancelled_protected_create_is_deleted() -> None:
     with_client(main)
 
 
-@compound
-def test_compound_call_timing_out_early_leaves_nothing(name: str) -> None:
+@every_compound_call
+def test_compound_call_timing_out_early_cleans_up(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = set(server.tree())
 
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
-                await COMPOUND[name](zk)
+                await COMPOUND_CALLS[name](zk)
         await asyncio.sleep(1)
 
         assert set(server.tree()) == before
         assert zk.statistics().idle
 
-    with_top(main)
+    run_with_nodes(main)
 
 
-def test_request_of_cancelled_call_logs_nothing() -> None:
+def test_cancelled_compound_call_logs_no_error() -> None:
     async def main(server: Server, zk: Client) -> None:
         complaints: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
@@ -141,33 +141,33 @@ def test_request_of_cancelled_call_logs_nothing() -> None:
 
         assert complaints == []
 
-    with_top(main)
+    run_with_nodes(main)
 
 
-def test_error_of_any_request_fails_compound_call() -> None:
+def test_compound_call_fails_with_error_of_any_of_its_requests() -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(NodeExistsError) as caught:
             await zk.create("/top", parents=True)
 
         assert caught.value.path == "/top"
 
-    with_top(main)
+    run_with_nodes(main)
 
 
-@compound
+@every_compound_call
 def test_close_fails_compound_calls(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         server.refuse_connections()
         server.drop(zk)
         await zk.wait_for(State.SUSPENDED)
-        call = COMPOUND[name](zk)
+        call = COMPOUND_CALLS[name](zk)
 
         await zk.aclose()
 
         with pytest.raises(ClosedError):
             await call
 
-    with_top(main)
+    run_with_nodes(main)
 
 
 def test_compound_calls_work_with_gather_and_tasks() -> None:

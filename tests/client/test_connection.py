@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from support.simulation import client_of, simulate, with_client
+from support.simulation import make_client, simulate, with_client
 
 from zoolet.client import Backoff, Client, ConnectionLossError, State
 from zoolet.client.wire.phases import ConnectionPhase
@@ -19,10 +19,10 @@ from zoolet.testing import Server, Simulation
 DEFECT: Final = "TypeError: a defect"
 
 
-def broken(
+def break_method(
     monkeypatch: pytest.MonkeyPatch, name: str, when: Callable[[ClientSession], bool], times: int = 1
 ) -> list[ClientSession]:
-    """Make a method of sessions raise up to *times* times when a condition is true; return the affected sessions."""
+    """Make a method of sessions raise up to *times* times when a condition is true. Return the affected sessions."""
     method: Any = getattr(ClientSession, name)
     failed: list[ClientSession] = []
 
@@ -37,45 +37,45 @@ def broken(
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """Return the logger and the error of each logged error."""
+    """Return the name of the logger and the text of the error, for each record with an error."""
     return [
         (record.name, str(record.exc_info[1])) for record in caplog.records if record.exc_info and record.exc_info[1]
     ]
 
 
-ONCE: Final = [("zoolet.client", "a defect")]
+LOGGED_ONCE: Final = [("zoolet.client", "a defect")]
 
 
 @pytest.mark.parametrize("name", ["start", "receive"])
-def test_unexpected_handshake_error_costs_one_attempt(
+def test_unexpected_handshake_error_fails_only_one_attempt(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    failed = broken(
+    failed = break_method(
         monkeypatch, name, lambda session: session.phase in (ConnectionPhase.OFF, ConnectionPhase.HANDSHAKE)
     )
 
     async def main(sim: Simulation, server: Server) -> None:
         began = sim.time()
-        async with client_of(server) as zk:
+        async with make_client(server) as zk:
             assert zk.statistics().keeps_connecting
             assert await zk.create("/a") == "/a"
-            assert sim.time() - began < 1.0  # the call has not waited for the end of an attempt
+            assert sim.time() - began < 1.0  # the call did not wait until an attempt timed out
 
     caplog.set_level(logging.DEBUG, "zoolet.client")
     simulate(main)
 
     assert len(failed) == 1
-    assert logged(caplog) == ONCE
+    assert logged(caplog) == LOGGED_ONCE
     assert f"ended: {DEFECT}" in caplog.text
 
 
-def test_start_failing_at_every_host_gives_reason(
+def test_start_names_unexpected_error_of_last_connect_attempt(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken(monkeypatch, "receive", lambda session: True, times=1000)
+    break_method(monkeypatch, "receive", lambda session: True, times=1000)
 
     async def main(sim: Simulation, server: Server) -> None:
-        zk = client_of(server, 1.0)
+        zk = make_client(server, 1.0)
         with pytest.raises(ConnectionLossError, match=f"no server was reached within 1.0 s; .*{DEFECT}"):
             await zk.start()
         assert zk.state is State.CLOSED
@@ -86,7 +86,7 @@ def test_start_failing_at_every_host_gives_reason(
 def test_unexpected_error_fails_pending_calls(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failed = broken(monkeypatch, "receive", lambda session: session.phase is ConnectionPhase.READY)
+    failed = break_method(monkeypatch, "receive", lambda session: session.phase is ConnectionPhase.READY)
 
     async def main(server: Server, zk: Client) -> None:
         states = zk.states()
@@ -102,14 +102,14 @@ def test_unexpected_error_fails_pending_calls(
     with_client(main)
 
     assert len(failed) == 1
-    assert logged(caplog) == ONCE
+    assert logged(caplog) == LOGGED_ONCE
 
 
-def test_unexpected_send_error_loses_only_its_requests(
+def test_read_is_repeated_after_unexpected_send_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(server: Server, zk: Client) -> None:
-        failed = broken(monkeypatch, "flush", lambda session: session.phase is ConnectionPhase.READY)
+        failed = break_method(monkeypatch, "flush", lambda session: session.phase is ConnectionPhase.READY)
         reading = zk.exists("/")
         async with asyncio.timeout(5):
             assert await reading is not None
@@ -118,13 +118,13 @@ def test_unexpected_send_error_loses_only_its_requests(
 
     with_client(main)
 
-    assert logged(caplog) == ONCE
+    assert logged(caplog) == LOGGED_ONCE
 
 
-def test_unexpected_timer_error_costs_only_connection(
+def test_session_survives_unexpected_timer_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failed = broken(monkeypatch, "tick", lambda session: session.phase is ConnectionPhase.READY)
+    failed = break_method(monkeypatch, "tick", lambda session: session.phase is ConnectionPhase.READY)
 
     async def main(server: Server, zk: Client) -> None:
         session_id = zk.session_id
@@ -136,7 +136,7 @@ def test_unexpected_timer_error_costs_only_connection(
     with_client(main)
 
     assert len(failed) == 1
-    assert logged(caplog) == ONCE
+    assert logged(caplog) == LOGGED_ONCE
 
 
 def test_unexpected_error_in_reply_handler_fails_call(caplog: pytest.LogCaptureFixture) -> None:
@@ -154,10 +154,10 @@ def test_unexpected_error_in_reply_handler_fails_call(caplog: pytest.LogCaptureF
 
     with_client(main)
 
-    assert logged(caplog) == ONCE
+    assert logged(caplog) == LOGGED_ONCE
 
 
-async def test_malformed_host_name_does_not_end_connecting(server: Server) -> None:
+async def test_client_connects_despite_malformed_host_name(server: Server) -> None:
     async with Client(f"zk1..example:2181,{server.hosts}", 2.0) as zk:
         for _ in range(5):
             server.drop(zk)
@@ -193,7 +193,7 @@ class ClosedTransport:
         """Do nothing."""
 
 
-async def test_write_to_closed_transport_is_repeated(embedded: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_call_written_to_closed_transport_is_repeated(embedded: Client, caplog: pytest.LogCaptureFixture) -> None:
     connection: Any = embedded._core.connection
     transport, connection.protocol.transport = connection.protocol.transport, ClosedTransport()
     call = embedded.exists("/")
@@ -203,7 +203,7 @@ async def test_write_to_closed_transport_is_repeated(embedded: Client, caplog: p
     assert logged(caplog) == []
 
 
-async def test_client_of_closed_transport_is_closed(embedded: Client) -> None:
+async def test_client_with_closed_transport_can_be_closed(embedded: Client) -> None:
     connection: Any = embedded._core.connection
     transport, connection.protocol.transport = connection.protocol.transport, ClosedTransport()
     closing = asyncio.ensure_future(embedded.aclose())

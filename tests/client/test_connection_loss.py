@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
-from support.simulation import Connect, client_of, simulate, simulate_clients
-from support.states import until
+from support.simulation import Connect, make_client, simulate, simulate_clients
+from support.states import read_until
 from support.waiting import DEADLINE_S
 
 from zoolet.client import Client, ClosedError, ConnectionLossError, SessionExpiredError, State
@@ -16,7 +16,7 @@ from zoolet.protocol.acl import CREATOR_ALL_ACL
 from zoolet.testing import Server, Simulation, drop_request, lose_reply
 
 
-async def test_call_with_zero_timeout_has_no_effect(server: Server, connect: Connect) -> None:
+async def test_offline_call_with_operation_timeout_zero_is_not_sent(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.refuse_connections()
     server.drop(zk)
@@ -32,7 +32,7 @@ async def test_call_with_zero_timeout_has_no_effect(server: Server, connect: Con
         assert not lost.value.maybe_applied
 
 
-def test_unclosed_client_warns_after_loop_end() -> None:
+def test_client_left_open_at_end_of_event_loop_warns() -> None:
     async def main() -> None:
         await zk.start()
 
@@ -42,7 +42,7 @@ def test_unclosed_client_warns_after_loop_end() -> None:
             asyncio.run(main())
 
 
-def test_closed_client_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
+def test_client_closed_before_end_of_event_loop_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
     async def main(hosts: str) -> None:
         async with Client(hosts):
             pass
@@ -54,7 +54,7 @@ def test_closed_client_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
 
 def test_call_waits_operation_timeout_for_connection() -> None:
     async def main(sim: Simulation, server: Server) -> None:
-        async with client_of(server, operation_timeout=3.0) as zk:
+        async with make_client(server, operation_timeout=3.0) as zk:
             server.refuse_connections()
             server.drop("all")
             await zk.wait_for(State.SUSPENDED)
@@ -139,7 +139,7 @@ async def _transaction(zk: Client) -> None:
         t.create("/t")
 
 
-async def test_lost_write_is_in_doubt_although_not_applied(server: Server, connect: Connect) -> None:
+async def test_lost_write_is_reported_as_maybe_applied_if_not_applied(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
 
     with server.fault(drop_request(), "create"), pytest.raises(ConnectionLossError) as caught:
@@ -154,7 +154,7 @@ async def test_calls_of_expired_session_fail(server: Server, connect: Connect) -
     server.refuse_connections()
     states = zk.states()
     server.expire(zk)
-    await until(states, State.SUSPENDED)
+    await read_until(states, State.SUSPENDED)
 
     call, read = zk.create("/a"), zk.get("/a")
     server.accept_connections()
@@ -167,7 +167,7 @@ async def test_calls_of_expired_session_fail(server: Server, connect: Connect) -
     assert await zk.exists("/a") is None
 
 
-async def test_client_view_with_other_timeout_shares_session(server: Server, connect: Connect) -> None:
+async def test_view_with_different_operation_timeout_shares_session(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     other = zk.with_operation_timeout(1.0)
 
@@ -188,7 +188,7 @@ async def test_operation_timeout_can_be_changed_before_start(server: Server) -> 
         assert await other.exists("/") is not None
 
 
-def test_lost_connection_raises_connection_loss() -> None:
+def test_write_on_lost_connection_raises_and_next_read_succeeds() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         task: Coroutine[Any, Any, Any] = zk.set("/", b"")

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from support.simulation import Connect, client_of, run_simulation, simulate, with_client
+from support.simulation import Connect, make_client, run_simulation, simulate, with_client
 
 from zoolet.client import AuthFailedError, Client, ClosedError, SessionExpiredError, State, serializers
 from zoolet.protocol.errors import NoWatcherError
@@ -35,9 +35,9 @@ async def test_views_differ_only_in_serializer_and_timeout(server: Server, conne
     )
 
 
-def test_view_made_before_start_starts_with_client() -> None:
+def test_view_made_before_start_is_connected_with_its_client() -> None:
     async def main(sim: Simulation, server: Server) -> None:
-        client = client_of(server)
+        client = make_client(server)
         view = client.with_serializer(serializers.json)
         async with client:
             assert view.state is State.CONNECTED
@@ -48,7 +48,7 @@ def test_view_made_before_start_starts_with_client() -> None:
     simulate(main)
 
 
-def test_view_has_only_core_and_differing_attributes() -> None:
+def test_client_view_stores_only_core_and_its_own_settings() -> None:
     view = Client("127.0.0.1:1").with_operation_timeout(1.0)
     slots = [slot for kind in type(view).__mro__ for slot in getattr(kind, "__slots__", ())]
 
@@ -68,7 +68,7 @@ async def test_watch_of_one_view_is_removed_through_another(server: Server, conn
             await view.remove_watches("/a")
 
 
-async def test_server_watch_stays_while_other_view_needs_it(server: Server, connect: Connect) -> None:
+async def test_server_watch_stays_while_any_view_uses_it(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     view = zk.with_serializer(serializers.json)
     first, second = zk.watch("/a"), view.watch("/a")
@@ -99,7 +99,7 @@ async def test_closing_one_view_closes_all(server: Server, connect: Connect) -> 
             view.get("/")
 
 
-async def test_credential_of_view_serves_all_after_reconnect(server: Server, connect: Connect) -> None:
+async def test_credential_of_view_is_sent_on_reconnect(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     view = zk.with_operation_timeout(5.0)
     states = zk.states()
@@ -113,7 +113,7 @@ async def test_credential_of_view_serves_all_after_reconnect(server: Server, con
 
 
 class Listener:
-    """Collects states, and fails for some of them."""
+    """A listener that collects the states of a client, and raises an error for the states in *fails_for*."""
 
     def __init__(self, fails_for: tuple[State, ...] = ()) -> None:
         self.states: list[State] = []
@@ -126,7 +126,7 @@ class Listener:
             raise TypeError("a defect in a listener")
 
 
-async def test_listener_of_view_gets_each_state_once(server: Server, connect: Connect) -> None:
+async def test_state_listener_of_view_gets_each_state_once(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     listener = Listener()
     zk.with_operation_timeout(1.0)._core.add_listener(listener)
@@ -141,7 +141,7 @@ async def test_listener_of_view_gets_each_state_once(server: Server, connect: Co
     assert listener.states == [State.SUSPENDED, State.CONNECTED, State.CLOSED]
 
 
-def test_failing_listener_is_logged_and_isolated(
+def test_error_of_state_listener_is_logged_and_isolated(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(server: Server, zk: Client) -> None:
@@ -191,7 +191,7 @@ async def test_failure_of_background_task_fails_owner(embedded: Client, caplog: 
 
 
 @pytest.mark.parametrize("error", [ClosedError(), SessionExpiredError()], ids=["closed", "expired"])
-async def test_background_task_ending_with_session_is_silent(
+async def test_background_task_ended_by_session_loss_logs_no_error(
     embedded: Client, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     failures: list[Exception] = []
@@ -232,7 +232,7 @@ async def test_cancelled_background_task_is_not_a_failure(embedded: Client, capl
     assert embedded.statistics().background_tasks == 0
 
 
-async def test_unstarted_background_task_closes_with_client(embedded: Client) -> None:
+async def test_close_cancels_unstarted_background_task(embedded: Client) -> None:
     task = embedded._core.spawn(failing())  # a coroutine that is neither awaited nor closed would cause a warning
 
     await embedded.aclose()
@@ -295,7 +295,7 @@ def test_unstarted_client_has_statistics() -> None:
 
 
 @pytest.mark.parametrize("name", ["\0b", "\u0001", "\ud800b", "."])
-def test_name_below_known_parent_is_checked(name: str) -> None:
+def test_invalid_name_below_cached_parent_path_is_refused(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         assert await zk.exists("/known") is None  # reads remember the paths that they have checked
 
@@ -314,7 +314,7 @@ def test_session_timeout_in_milliseconds_warns_once(
 ) -> None:
     async def main(sim: Simulation) -> None:
         config = {"maxSessionTimeout": longest}
-        async with sim.server(config=config) as server, client_of(server, timeout) as zk:
+        async with sim.server(config=config) as server, make_client(server, timeout) as zk:
             server.drop(zk)
             await zk.wait_for(State.SUSPENDED)
             await zk.wait_for(State.CONNECTED)

@@ -15,17 +15,17 @@ from zoolet.client import Backoff, Client, blocking
 from zoolet.client.aio.dial import open_failure
 from zoolet.testing import Server
 
-EARLY = "without an answer; possible causes: maxClientCnxns or maxCnxns is reached, the port "
+EARLY_TEXT = "without an answer; possible causes: maxClientCnxns or maxCnxns is reached, the port "
 
 
-def untrusted() -> ssl.SSLCertVerificationError:
+def untrusted_certificate_error() -> ssl.SSLCertVerificationError:
     """Return the error for a certificate of an unknown authority, as OpenSSL raises it."""
     error = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] ... (_ssl.c:1006)")
     error.verify_message = "self-signed certificate"
     return error
 
 
-ERRORS: dict[str, tuple[Exception, bool, str]] = {
+OPEN_FAILURES: dict[str, tuple[Exception, bool, str]] = {
     "refused": (ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)"), False, "connection refused"),
     "refused twice": (
         OSError(
@@ -48,29 +48,29 @@ ERRORS: dict[str, tuple[Exception, bool, str]] = {
         "[SSL: X] certificate verify failed",
     ),
     "an unknown authority": (
-        untrusted(),
+        untrusted_certificate_error(),
         True,
         "the certificate of the server cannot be verified: self-signed certificate",
     ),
     "no TLS": (
         ConnectionResetError(),
         True,
-        f"the server closed the connection {EARLY}is plain or requires a different",
+        f"the server closed the connection {EARLY_TEXT}is plain or requires a different",
     ),
-    "a reset of TLS": (ConnectionResetError(104, "x"), True, f"the server reset the connection {EARLY}is plain"),
+    "a reset of TLS": (ConnectionResetError(104, "x"), True, f"the server reset the connection {EARLY_TEXT}is plain"),
     "no text": (OSError(), False, "OSError"),
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
-def test_connection_error_text_has_no_address_or_errno(name: str) -> None:
-    error, tls, words = ERRORS[name]
+@pytest.mark.parametrize("name", OPEN_FAILURES)
+def test_connection_failure_text_has_reason_without_errno(name: str) -> None:
+    error, tls, words = OPEN_FAILURES[name]
 
     assert open_failure(error, 1.5, tls).startswith(words)
     assert "Errno" not in open_failure(error, 1.5, tls)
 
 
-async def test_connection_reset_before_reply_has_same_causes() -> None:
+async def test_connection_reset_before_reply_is_explained_like_close() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def reset() -> None:
@@ -87,22 +87,22 @@ async def test_connection_reset_before_reply_has_same_causes() -> None:
         await zk.aclose()
         thread.join()
 
-    assert f"the server reset the connection {EARLY}requires TLS" in reason
+    assert f"the server reset the connection {EARLY_TEXT}requires TLS" in reason
 
 
 @pytest.fixture
-def full() -> Iterator[str]:
+def full_server() -> Iterator[str]:
     """Yield the address of a server that accepts no more connections from this host."""
     with Server(config={"maxClientCnxns": 1}) as server, blocking.Client(server.hosts):
         yield server.hosts
 
 
 @pytest.mark.parametrize("command", [["status"], ["locks"], ["shell", "-server"]], ids=lambda words: words[0])
-def test_every_command_names_connection_limit_first(
-    full: str, command: list[str], capsys: pytest.CaptureFixture[str]
+def test_commands_name_connection_limit_as_first_possible_reason(
+    full_server: str, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["ls", "/"] if command[0] == "shell" else []
 
-    assert main([*command, full, *words]) == 1
+    assert main([*command, full_server, *words]) == 1
 
-    assert EARLY in "".join(capsys.readouterr())
+    assert EARLY_TEXT in "".join(capsys.readouterr())

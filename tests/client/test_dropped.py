@@ -19,15 +19,15 @@ from zoolet.testing import Server
 # --- clients ---
 
 
-async def started(hosts: str) -> Client:
+async def start_client(hosts: str) -> Client:
     """Return a started client."""
     zk = Client(hosts)
     await zk.start()
     return zk
 
 
-async def test_dropped_client_warns_and_closes_session(server: Server) -> None:
-    zk = await started(server.hosts)
+async def test_garbage_collected_client_warns_and_closes_session(server: Server) -> None:
+    zk = await start_client(server.hosts)
     await zk.create("/ephemeral", ephemeral=True)
 
     with pytest.warns(ResourceWarning, match="was dropped without being closed, so it ends; use"):
@@ -40,10 +40,10 @@ async def test_dropped_client_warns_and_closes_session(server: Server) -> None:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 async def test_call_of_dropped_client_is_answered(server: Server) -> None:
-    assert await (await started(server.hosts)).get("/")
+    assert await (await start_client(server.hosts)).get("/")
 
 
-USERS: Final[dict[str, Callable[[Client], Any]]] = {
+CLIENT_USERS: Final[dict[str, Callable[[Client], Any]]] = {
     "view": lambda zk: zk.with_operation_timeout(1.0),
     "watch": lambda zk: zk.watch("/"),
     "states": lambda zk: zk.states(),
@@ -53,10 +53,10 @@ USERS: Final[dict[str, Callable[[Client], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("user", USERS)
-async def test_client_lives_as_long_as_anything_uses_it(server: Server, user: str) -> None:
-    zk = await started(server.hosts)
-    using = USERS[user](zk)
+@pytest.mark.parametrize("user", CLIENT_USERS)
+async def test_client_is_not_collected_while_any_object_uses_it(server: Server, user: str) -> None:
+    zk = await start_client(server.hosts)
+    using = CLIENT_USERS[user](zk)
     del zk
     await asyncio.sleep(0.01)
     assert server.sessions()
@@ -67,7 +67,7 @@ async def test_client_lives_as_long_as_anything_uses_it(server: Server, user: st
     await server.until(lambda: not server.sessions())
 
 
-def test_dropped_client_for_threads_warns_and_ends(zoolet: Server) -> None:
+def test_dropped_blocking_client_warns_and_stops(zoolet: Server) -> None:
     threads = threading.active_count()
     zk = blocking.Client(zoolet.hosts)
     zk.start()
@@ -81,7 +81,7 @@ def test_dropped_client_for_threads_warns_and_ends(zoolet: Server) -> None:
         zoolet.wait_for(lambda: not zoolet.sessions() and threading.active_count() == threads)
 
 
-def test_closed_or_unused_client_does_not_warn(zoolet: Server) -> None:
+def test_dropping_closed_or_unused_client_does_not_warn(zoolet: Server) -> None:
     Client(zoolet.hosts)
     blocking.Client(zoolet.hosts)
     with blocking.Client(zoolet.hosts):
@@ -91,14 +91,14 @@ def test_closed_or_unused_client_does_not_warn(zoolet: Server) -> None:
 # --- operations ---
 
 
-async def transact(zk: Client) -> None:
-    """Fail in a transaction."""
+async def fail_transaction(zk: Client) -> None:
+    """Commit a transaction that fails, because the parent is missing."""
     async with zk.transaction() as transaction:
         transaction.create("/missing/a")
 
 
-async def lock_in_vain(zk: Client) -> None:
-    """Wait for a lock that another task holds."""
+async def wait_for_held_lock(zk: Client) -> None:
+    """Wait in a task for a lock that the current task holds, until a timeout."""
     async with zk.lock("/lock"):
         with contextlib.suppress(TimeoutError):
             await asyncio.create_task(zk.lock("/lock", timeout=0.001).acquire())
@@ -110,7 +110,7 @@ async def watch(zk: Client) -> None:
         pass
 
 
-async def limited(zk: Client) -> None:
+async def get_with_expired_timeout(zk: Client) -> None:
     """Make a call that times out."""
     async with asyncio.timeout(0):
         await zk.get("/")
@@ -119,14 +119,14 @@ async def limited(zk: Client) -> None:
 OPERATIONS: Final[dict[str, Callable[[Client], Any]]] = {
     "get": lambda zk: zk.get("/"),
     "failed get": lambda zk: zk.get("/missing"),
-    "limited get": limited,
-    "failed transaction": transact,
+    "limited get": get_with_expired_timeout,
+    "failed transaction": fail_transaction,
     "failed update": lambda zk: zk.update("/missing", lambda value: value),
     "failed recursive delete": lambda zk: zk.delete("/missing", recursive=True),
     "failed ensure_path": lambda zk: zk.ensure_path("/zookeeper/quota/a"),
     "failed create with parents": lambda zk: zk.create("/zookeeper/quota/a/b", parents=True),
     "watch": watch,
-    "lock": lock_in_vain,
+    "lock": wait_for_held_lock,
 }
 
 
@@ -148,13 +148,13 @@ def garbage() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_operation_leaves_no_cycle(server: Server, operation: str) -> None:
+async def test_operation_creates_no_reference_cycle(server: Server, operation: str) -> None:
     async with Client(server.hosts) as zk:
 
         async def do() -> None:
             with contextlib.suppress(ZooKeeperError, TimeoutError):
                 await OPERATIONS[operation](zk)
-            await asyncio.sleep(0.01)  # its background tasks end
+            await asyncio.sleep(0.01)  # lets the background tasks of the operation end
 
         await do()
         with garbage() as found:
@@ -163,7 +163,7 @@ async def test_operation_leaves_no_cycle(server: Server, operation: str) -> None
 
 
 @pytest.mark.parametrize("operation", ["get", "failed get", "limited call", "lock"])
-def test_blocking_operation_leaves_no_cycle(zoolet: Server, operation: str) -> None:
+def test_blocking_operation_creates_no_reference_cycle(zoolet: Server, operation: str) -> None:
     with blocking.Client(zoolet.hosts) as zk:
 
         def do() -> None:
@@ -183,9 +183,9 @@ def test_blocking_operation_leaves_no_cycle(zoolet: Server, operation: str) -> N
     assert found == []
 
 
-async def test_client_dropped_with_warnings_as_errors_ends(server: Server) -> None:
-    zk = await started(server.hosts)
-    with warnings.catch_warnings(), unraisable() as errors:
+async def test_dropped_client_stops_if_warnings_are_errors(server: Server) -> None:
+    zk = await start_client(server.hosts)
+    with warnings.catch_warnings(), collect_ignored_errors() as errors:
         warnings.simplefilter("error")
         del zk
     assert [type(error) for error in errors] == [ResourceWarning]
@@ -193,7 +193,7 @@ async def test_client_dropped_with_warnings_as_errors_ends(server: Server) -> No
 
 
 @contextlib.contextmanager
-def unraisable() -> Iterator[list[BaseException | None]]:
+def collect_ignored_errors() -> Iterator[list[BaseException | None]]:
     """Collect the errors that Python ignores."""
     errors: list[BaseException | None] = []
     before, sys.unraisablehook = sys.unraisablehook, lambda ignored: errors.append(ignored.exc_value)
@@ -203,7 +203,7 @@ def unraisable() -> Iterator[list[BaseException | None]]:
         sys.unraisablehook = before
 
 
-def test_thread_of_dropped_failed_client_ends(zoolet: Server) -> None:
+def test_thread_of_dropped_failed_client_stops(zoolet: Server) -> None:
     threads = threading.active_count()
     zk = blocking.Client(zoolet.hosts)
     zk.start()
@@ -217,8 +217,8 @@ def test_thread_of_dropped_failed_client_ends(zoolet: Server) -> None:
     zoolet.wait_for(lambda: threading.active_count() == threads)
 
 
-async def test_client_of_dropped_lease_ends(server: Server) -> None:
-    zk = await started(server.hosts)
+async def test_client_of_dropped_lease_stops(server: Server) -> None:
+    zk = await start_client(server.hosts)
     lease = await zk.lock("/lock").acquire()
     await server.until(lambda: server.watches())  # the client watches the node of the lease
 
@@ -231,7 +231,7 @@ async def test_client_of_dropped_lease_ends(server: Server) -> None:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 async def test_credential_of_dropped_client_is_sent(server: Server) -> None:
-    zk = await started(server.hosts)
+    zk = await start_client(server.hosts)
     call = zk.add_auth("digest", b"user:password")
     del zk
     await call

@@ -1,11 +1,11 @@
-"""The lifetime of a session: pings, silent servers, and the time for which it is certainly valid."""
+"""The lifetime of a session: pings, silent servers, and how long the session is known to be valid."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from support.simulation import Connect, client_of, simulate
+from support.simulation import Connect, make_client, simulate
 
 from zoolet.client import Client, State
 from zoolet.testing import Server, Simulation
@@ -13,7 +13,7 @@ from zoolet.testing import Server, Simulation
 
 def test_pings_keep_idle_session_alive() -> None:
     async def main(sim: Simulation, server: Server) -> None:
-        async with client_of(server, 6.0) as zk:
+        async with make_client(server, 6.0) as zk:
             session_id, states = zk.session_id, zk.states()
             asked = len(server.ops())
 
@@ -31,7 +31,7 @@ def test_pings_keep_idle_session_alive() -> None:
 
 def test_busy_session_sends_no_pings() -> None:
     async def main(sim: Simulation, server: Server) -> None:
-        async with client_of(server, 6.0) as zk:
+        async with make_client(server, 6.0) as zk:
             for _ in range(100):
                 await asyncio.sleep(1.0)
                 await zk.exists("/")
@@ -41,9 +41,9 @@ def test_busy_session_sends_no_pings() -> None:
     simulate(main)
 
 
-def test_silence_for_two_thirds_of_timeout_suspends() -> None:
+def test_silence_for_two_thirds_of_timeout_suspends_session() -> None:
     async def main(sim: Simulation, server: Server) -> None:
-        async with client_of(server, 6.0) as zk:
+        async with make_client(server, 6.0) as zk:
             states = zk.states()
             await zk.exists("/")
             began = sim.time()
@@ -59,9 +59,9 @@ def test_silence_for_two_thirds_of_timeout_suspends() -> None:
     simulate(main)
 
 
-def test_reported_session_lifetime_is_never_too_long() -> None:
+def test_valid_for_never_exceeds_session_lifetime() -> None:
     async def main(sim: Simulation, server: Server) -> None:
-        async with client_of(server, 6.0) as zk:
+        async with make_client(server, 6.0) as zk:
             assert 5.9 < zk.valid_for() <= 6.0
             for step in range(300):
                 if step == 100:
@@ -80,7 +80,7 @@ def test_reported_session_lifetime_is_never_too_long() -> None:
     simulate(main)
 
 
-async def test_session_validity_is_zero_before_start(server: Server, connect: Connect) -> None:
+async def test_valid_for_is_zero_before_start(server: Server, connect: Connect) -> None:
     assert Client(server.hosts).valid_for() == 0.0
     zk = await connect(server.hosts)
     assert zk.valid_for() > 9.0

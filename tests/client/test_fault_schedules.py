@@ -31,14 +31,14 @@ from zoolet.testing import Server, Simulation, zoolet_schedules
 from zoolet.testing.sim.chaos import Chaos
 
 SEEDS: Final = effort(200, 1000)
-FOLLOWED: Final = effort(12, 60)
+FOLLOW_SEEDS: Final = effort(12, 60)
 CLIENTS: Final = 3
-CALLS: Final = 14
-TIMEOUT: Final = 5.0
-SLOWEST_CALL: Final = 60.0  # virtual seconds; a call of several requests may wait for each of them
-SLOWEST_CLOSE: Final = 4.0
+CALLS_PER_CLIENT: Final = 14
+TIMEOUT_S: Final = 5.0
+MAX_CALL_S: Final = 60.0  # virtual seconds; a call of several requests may wait for each of them
+MAX_CLOSE_S: Final = 4.0
 WRONG: Final = {
-    **schedules.WRONG,
+    **schedules.FAILURE_RATES,
     "expire_sessions": 0.02,
     "pause_sessions": 0.02,
     "outages": 0.01,
@@ -47,7 +47,7 @@ WRONG: Final = {
 """Failures with their probabilities; none of them cancels an attempt."""
 
 
-async def _break(sim: Simulation, server: Server, restarts: bool) -> None:
+async def _cause_failures(sim: Simulation, server: Server, restarts: bool) -> None:
     """Break the network, or restart the server without its data, every few seconds."""
     while True:
         await asyncio.sleep(sim.rng.expovariate(0.3))
@@ -65,9 +65,9 @@ async def _break(sim: Simulation, server: Server, restarts: bool) -> None:
 
 
 @asynccontextmanager
-async def misfortune(sim: Simulation, server: Server, chaos: Chaos, *, restarts: bool) -> AsyncIterator[None]:
+async def random_failures(sim: Simulation, server: Server, chaos: Chaos, *, restarts: bool) -> AsyncIterator[None]:
     """Break everything at random until the end of the block."""
-    breaking = asyncio.create_task(_break(sim, server, restarts))
+    breaking = asyncio.create_task(_cause_failures(sim, server, restarts))
     try:
         with chaos:
             yield
@@ -80,11 +80,11 @@ async def misfortune(sim: Simulation, server: Server, chaos: Chaos, *, restarts:
 # --- clients ---
 
 
-async def _many(zk: Client, path: str, rng: Random) -> None:
+async def _make_many_calls(zk: Client, path: str, rng: Random) -> None:
     await asyncio.gather(*[zk.exists("/") for _ in range(10)])
 
 
-async def _briefly(zk: Client, path: str, rng: Random) -> None:
+async def _make_cancelled_call(zk: Client, path: str, rng: Random) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(rng.random() * 0.01):
             await zk.children("/")
@@ -120,8 +120,8 @@ DO: Final[list[Callable[[Client, str, Random], Any]]] = [
     lambda zk, path, rng: zk.multi_read(("get", path), ("children", "/")),
     lambda zk, path, rng: zk.add_auth("digest", b"bob:secret"),
     lambda zk, path, rng: zk.with_operation_timeout(0).set(path, b"w"),
-    _many,
-    _briefly,
+    _make_many_calls,
+    _make_cancelled_call,
     _watch,
     _watch_once,
     _transaction,
@@ -129,13 +129,13 @@ DO: Final[list[Callable[[Client, str, Random], Any]]] = [
 
 
 Outcome = tuple[float, int, str]
-"""When a call ended, which one it was (its place in DO), and its result, or an error's name."""
+"""The time when a call ended, its index in DO, and its result or the name of its error."""
 
 
-async def work(zk: Client, rng: Random, outcomes: list[Outcome]) -> None:
+async def make_calls(zk: Client, rng: Random, outcomes: list[Outcome]) -> None:
     """Make calls, one after the other; each must end in time."""
     now = asyncio.get_running_loop().time
-    for _ in range(CALLS):
+    for _ in range(CALLS_PER_CLIENT):
         number = rng.randrange(len(DO))
         began = now()
         try:
@@ -146,41 +146,41 @@ async def work(zk: Client, rng: Random, outcomes: list[Outcome]) -> None:
         except ZooKeeperError:
             outcome = "answer"
         outcomes.append((now(), number, outcome))
-        assert now() - began < SLOWEST_CALL, (number, outcome, now() - began)
+        assert now() - began < MAX_CALL_S, (number, outcome, now() - began)
         await asyncio.sleep(rng.random() * 0.5)
 
 
-async def be_a_client(hosts: str, name: str, outcomes: list[Outcome]) -> None:
-    """Connect, retrying if necessary, make calls, and close the client within SLOWEST_CLOSE seconds."""
+async def run_client(hosts: str, name: str, outcomes: list[Outcome]) -> None:
+    """Connect, retrying if necessary, make calls, and close the client within MAX_CLOSE_S seconds."""
     now = asyncio.get_running_loop().time
     while True:
-        zk = Client(hosts, TIMEOUT, rng=Random(name), auth=(("digest", b"eve:secret"),))
+        zk = Client(hosts, TIMEOUT_S, rng=Random(name), auth=(("digest", b"eve:secret"),))
         try:
             await zk.start()
             break
         except ConnectionLossError:
             outcomes.append((now(), -1, "no start"))
     try:
-        await work(zk, Random(name), outcomes)
+        await make_calls(zk, Random(name), outcomes)
     finally:
         began = now()
         await zk.aclose()
-        assert now() - began < SLOWEST_CLOSE, now() - began
+        assert now() - began < MAX_CLOSE_S, now() - began
     assert zk.state is State.CLOSED
 
 
-def live(seed: int, count: int = 1) -> list[Outcome]:
-    """Run clients until they close; return the outcomes of their calls."""
+def run_clients(seed: int, count: int = 1) -> list[Outcome]:
+    """Run clients until they close. Return the outcomes of their calls."""
     outcomes: list[Outcome] = []
 
     @zoolet_schedules(count, seed=seed, limit=4000, **WRONG)
     async def run(sim: Simulation, server: Server, chaos: Chaos) -> None:
         sim.network.duplicates = 0.05
         before = asyncio.all_tasks()
-        async with misfortune(sim, server, chaos, restarts=True), asyncio.TaskGroup() as group:
+        async with random_failures(sim, server, chaos, restarts=True), asyncio.TaskGroup() as group:
             for number in range(CLIENTS):
-                group.create_task(be_a_client(server.hosts, f"{sim.seed} {number}", outcomes))
-        await asyncio.sleep(6 * TIMEOUT)
+                group.create_task(run_client(server.hosts, f"{sim.seed} {number}", outcomes))
+        await asyncio.sleep(6 * TIMEOUT_S)
 
         assert not server.sessions()
         assert not server.watches()
@@ -194,21 +194,21 @@ def live(seed: int, count: int = 1) -> list[Outcome]:
 
 @pytest.mark.slow
 def test_every_call_completes_under_faults() -> None:
-    total = Counter(outcome for _, _, outcome in live(0, SEEDS))
+    total = Counter(outcome for _, _, outcome in run_clients(0, SEEDS))
 
     assert min(total[kind] for kind in ("result", "answer", "ConnectionLossError", "SessionExpiredError")) > 0
     assert total["result"] > 0.3 * total.total()  # a good part of the calls must succeed
 
 
-def test_same_seed_gives_same_run() -> None:
-    assert live(7) == live(7) != live(8)
+def test_same_seed_gives_same_simulation_run() -> None:
+    assert run_clients(7) == run_clients(7) != run_clients(8)
 
 
 # --- no event is lost ---
 
 
 async def follow_names(zk: Client, names: set[str], following: set[str]) -> None:
-    """Maintain the set of nodes below a node only from events."""
+    """Update *names* from the events of a recursive watch of ``/m`` alone, without reads."""
     async with zk.watch("/m", recursive=True) as events:
         following.add("names")
         async for event in events:
@@ -219,7 +219,7 @@ async def follow_names(zk: Client, names: set[str], following: set[str]) -> None
 
 
 async def read(zk: Client) -> bytes:
-    """Read the value, with as many attempts as necessary."""
+    """Read the value of ``/v``, with as many attempts as necessary."""
     while True:
         with suppress(ConnectionLossError, SessionExpiredError):
             value: bytes = (await zk.get("/v"))[0]
@@ -244,7 +244,7 @@ async def follow_once(zk: Client, values: list[bytes], following: set[str]) -> N
                 await watch.next()
 
 
-async def change(zk: Client, rng: Random) -> None:
+async def change_nodes(zk: Client, rng: Random) -> None:
     """Change the followed nodes; failures do not matter."""
     for _ in range(25):
         path = f"/m/{rng.randrange(3)}"
@@ -278,7 +278,7 @@ def follow(seed: int, release: str, *, together: bool, count: int = 1) -> None:
         names: set[str] = set()
         following: set[str] = set()
         values, once = [b"0"], [b"0"]
-        clients = [Client(server.hosts, TIMEOUT, rng=Random(f"{sim.seed} {number}")) for number in range(3)]
+        clients = [Client(server.hosts, TIMEOUT_S, rng=Random(f"{sim.seed} {number}")) for number in range(3)]
         async with clients[0] as one, clients[1] as two, clients[2] as writer:
             jobs = [
                 asyncio.create_task(follow_names(one, names, following)),
@@ -287,8 +287,9 @@ def follow(seed: int, release: str, *, together: bool, count: int = 1) -> None:
             ]
             while len(following) < len(jobs):
                 await asyncio.sleep(0.1)
-            async with misfortune(sim, server, chaos, restarts=False):  # a restart would lose the tree
-                await change(writer, Random(sim.seed))
+            # Without restarts, because a restart would lose the tree.
+            async with random_failures(sim, server, chaos, restarts=False):
+                await change_nodes(writer, Random(sim.seed))
             await asyncio.sleep(30)
 
             tree = server.tree()
@@ -303,7 +304,7 @@ def follow(seed: int, release: str, *, together: bool, count: int = 1) -> None:
 
 
 @pytest.mark.parametrize(("seed", "release"), [(717, "3.9"), (38, "3.8"), (78, "3.8"), (324, "3.8"), (404, "3.8")])
-def test_seeds_with_past_event_loss_lose_none(seed: int, release: str) -> None:
+def test_seeds_of_past_failures_show_no_missed_event(seed: int, release: str) -> None:
     follow(seed, release, together=release == "3.8")
 
 
@@ -313,5 +314,5 @@ def test_seeds_with_past_event_loss_lose_none(seed: int, release: str) -> None:
     [("3.9", False), ("3.9", True), ("3.8", False), ("3.8", True)],
     ids=["two clients", "one client", "3.8", "3.8, one client"],
 )
-def test_follower_by_events_converges_under_faults(release: str, together: bool) -> None:
-    follow(0, release, together=together, count=FOLLOWED)
+def test_event_follower_converges_under_faults(release: str, together: bool) -> None:
+    follow(0, release, together=together, count=FOLLOW_SEEDS)

@@ -14,7 +14,7 @@ from zoolet.client.blocking.recipes import Election, Lock, NodeCache, Party
 from zoolet.testing import Server
 
 
-async def test_forked_child_cannot_use_or_disturb_client(server: Server, connect: Connect) -> None:
+async def test_forked_child_cannot_use_client_of_parent(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     session_id = zk.session_id
     await zk.create("/here", ephemeral=True)
@@ -52,7 +52,7 @@ async def test_forked_child_cannot_use_or_disturb_client(server: Server, connect
     assert zk.session_id == session_id
 
 
-def test_lock_of_parent_survives_blocks_left_by_child(
+def test_lock_of_parent_survives_exit_of_forked_child_in_blocks(
     zoolet: Server,
 ) -> None:
     hear, tell = os.pipe()

@@ -22,7 +22,7 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectResponse
 from zoolet.testing import Server, delay
 
-# --- other bytes in place of the answer ---
+# --- broken handshakes ---
 
 
 BROKEN_HANDSHAKES: dict[str, tuple[Answer, str, str]] = {
@@ -86,7 +86,7 @@ async def test_start_at_silent_server_names_missing_answer() -> None:
             await Client(f"{host}:{port}", timeout=0.6).start()
 
 
-async def test_silent_server_is_left_for_next(relay: Relay, server: Server, connect: Connect) -> None:
+async def test_client_tries_next_server_after_silent_server(relay: Relay, server: Server, connect: Connect) -> None:
     relay.number, relay.breaks, relay.then = HANDSHAKE, lambda payload: b"", "stall"
 
     zk = await connect(f"{relay.hosts},{server.hosts}", timeout=0.3)
@@ -120,24 +120,25 @@ async def test_resumed_session_survives_broken_handshake(relay: Relay, server: S
 # --- an extremely short session timeout ---
 
 
-def of_a_millisecond(payload: bytes) -> bytes:
+def with_timeout_of_1_ms(payload: bytes) -> bytes:
     """Return the server's answer to the handshake with a session timeout of 1 ms."""
     answer = ConnectResponse.decode(payload)
     return frame(ConnectResponse(1, answer.session_id, answer.password or b"", answer.read_only).encode())
 
 
-async def test_tiny_session_timeout_spares_later_connections(relay: Relay, server: Server) -> None:
-    relay.number, relay.breaks = HANDSHAKE, of_a_millisecond
+async def test_tiny_granted_timeout_affects_only_one_connection(relay: Relay, server: Server) -> None:
+    relay.number, relay.breaks = HANDSHAKE, with_timeout_of_1_ms
     zk = Client(relay.hosts, timeout=5.0)
 
     with server.fault(delay(0.1), "connect", times=2):
         async with zk:
             await server.until(lambda: zk.session_timeout == 5.0)
 
-            assert relay.connections == 2  # the first was closed after a millisecond; the second got an answer in time
+            # The session of the first expired after 1 ms; the handshake of the second arrived in time.
+            assert relay.connections == 2
 
 
-def test_session_after_short_one_requests_full_timeout() -> None:
+def test_session_after_tiny_timeout_requests_full_timeout() -> None:
     session = ClientSession(10_000, Random(1))
     session.start(0.0)
     session.receive(frame(ConnectResponse(1, 9, bytes(16), False).encode()), 0.0)
@@ -153,7 +154,7 @@ def test_session_after_short_one_requests_full_timeout() -> None:
 
 
 @pytest.fixture
-async def strict(tmp_path: Path) -> AsyncIterator[Server]:
+async def login_server(tmp_path: Path) -> AsyncIterator[Server]:
     """A server with one user."""
     path = tmp_path / "jaas.conf"
     module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
@@ -164,10 +165,10 @@ async def strict(tmp_path: Path) -> AsyncIterator[Server]:
 
 @pytest.mark.parametrize("token", [b"", b"\xff\xff", b"realm=x", b'nonce="'], ids=["empty", "bytes", "no nonce", "cut"])
 async def test_invalid_challenge_causes_reconnect(
-    strict: Server, connect: Connect, caplog: pytest.LogCaptureFixture, token: bytes
+    login_server: Server, connect: Connect, caplog: pytest.LogCaptureFixture, token: bytes
 ) -> None:
     caplog.set_level(logging.DEBUG, "zoolet.client")
-    async with Relay(strict.hosts) as relay:
+    async with Relay(login_server.hosts) as relay:
         relay.number, relay.breaks = FIRST, lambda payload: reply(0, body=text(token))
 
         zk = await connect(relay.hosts, login=("bob", "secret"))
@@ -177,8 +178,8 @@ async def test_invalid_challenge_causes_reconnect(
         await zk.aclose()
 
 
-async def test_server_that_cannot_prove_password_is_rejected(strict: Server, connect: Connect) -> None:
-    async with Relay(strict.hosts) as relay:
+async def test_server_that_cannot_prove_password_is_rejected(login_server: Server, connect: Connect) -> None:
+    async with Relay(login_server.hosts) as relay:
         relay.number, relay.breaks = FIRST + 1, lambda payload: reply(0, body=text(b"rspauth=" + b"0" * 32))
         zk = Client(relay.hosts, login=("bob", "secret"))
         try:
@@ -191,7 +192,7 @@ async def test_server_that_cannot_prove_password_is_rejected(strict: Server, con
     assert connections == 2
 
 
-async def test_login_at_server_without_logins_is_refused(server: Server) -> None:
+async def test_login_at_server_without_sasl_is_refused(server: Server) -> None:
     zk = Client(server.hosts, timeout=0.2, login=("bob", "secret"))
 
     with pytest.raises((AuthFailedError, ConnectionLossError), match=r"bob|SASL|login"):

@@ -8,12 +8,12 @@ import logging
 from typing import Any
 
 import pytest
-from support.simulation import client_of, simulate, with_client
+from support.simulation import make_client, simulate, with_client
 
 from zoolet.client import Client, NodeExistsError, RequestInfo, blocking
 from zoolet.testing import Server, Simulation, delay
 
-WHO: contextvars.ContextVar[str] = contextvars.ContextVar("WHO", default="nobody")
+CALLER_NAME: contextvars.ContextVar[str] = contextvars.ContextVar("CALLER_NAME", default="nobody")
 
 
 class Recorder:
@@ -25,11 +25,11 @@ class Recorder:
 
     def __call__(self, request: RequestInfo) -> Any:
         """Record a request."""
-        self.began.append((request.operation, request.path, WHO.get()))
+        self.began.append((request.operation, request.path, CALLER_NAME.get()))
         return lambda error: self.ended.append((request.operation, type(error) if error is not None else None))
 
 
-def test_errors_of_recipes_are_marked_as_expected() -> None:
+def test_errors_that_recipes_handle_are_marked_as_expected() -> None:
     unexpected: list[BaseException] = []
 
     def hook(request: RequestInfo) -> Any:
@@ -48,11 +48,11 @@ def test_errors_of_recipes_are_marked_as_expected() -> None:
     assert [type(error) for error in unexpected] == [NodeExistsError]
 
 
-def test_request_is_reported_at_start_and_at_end() -> None:
+def test_request_hook_is_called_at_start_and_end_of_request() -> None:
     hook = Recorder()
 
     async def main(server: Server, zk: Client) -> None:
-        WHO.set("me")
+        CALLER_NAME.set("me")
         await zk.create("/a", b"1")
         with pytest.raises(NodeExistsError):
             await zk.create("/a")
@@ -88,7 +88,7 @@ def test_hook_reports_requests_of_recipes_and_views() -> None:
 
 
 @pytest.mark.parametrize("when", ["beginning", "end"])
-def test_failing_hook_is_logged_and_isolated(when: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_error_of_request_hook_is_logged_and_isolated(when: str, caplog: pytest.LogCaptureFixture) -> None:
     def hook(request: RequestInfo) -> Any:
         def ended(error: BaseException | None) -> None:
             raise KeyError(when)
@@ -103,26 +103,27 @@ def test_failing_hook_is_logged_and_isolated(when: str, caplog: pytest.LogCaptur
     assert "the hook on_request <function" in caplog.text
 
 
-def test_unawaited_error_is_reported_despite_hook() -> None:
+def test_unawaited_call_error_is_reported_despite_request_hook() -> None:
     async def run(sim: Simulation, server: Server) -> None:
-        async with client_of(server, on_request=Recorder()) as zk:
+        async with make_client(server, on_request=Recorder()) as zk:
             zk.delete("/nothing")
             await asyncio.sleep(1)
 
-    with pytest.raises(RuntimeError, match="exception was never retrieved"):  # other loops log it
+    # The simulation raises this error; other event loops log it.
+    with pytest.raises(RuntimeError, match="exception was never retrieved"):
         simulate(run)
 
 
-def test_requests_run_in_context_of_their_thread() -> None:
+def test_request_hook_runs_in_context_of_calling_thread() -> None:
     hook = Recorder()
     with Server() as server, blocking.Client(server.hosts, on_request=hook) as zk:
-        WHO.set("a thread")
+        CALLER_NAME.set("a thread")
         zk.create("/a")
 
     assert ("create", "/a", "a thread") in hook.began
 
 
-def test_hook_paths_exclude_chroot() -> None:
+def test_request_hook_gets_paths_without_chroot() -> None:
     hook = Recorder()
 
     async def run(sim: Simulation, server: Server) -> None:
@@ -136,7 +137,7 @@ def test_hook_paths_exclude_chroot() -> None:
     simulate(run)
 
 
-def test_failing_hook_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_error_of_request_hook_is_logged_once_per_minute(caplog: pytest.LogCaptureFixture) -> None:
     def hook(request: RequestInfo) -> Any:
         raise ValueError("no metrics")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zoolet.client.wire.hosts import Address, Hosts, ServerAddress, one_round
+from zoolet.client.wire.hosts import Address, Hosts, ServerAddress, order_servers
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_connect_string_is_parsed(text: str, addresses: list[tuple[str, int]], c
         ("a:1/x\0", "invalid chroot"),
     ],
 )
-def test_invalid_connect_string_is_refused_with_reason(text: str, why: str) -> None:
+def test_invalid_connect_string_raises_with_reason(text: str, why: str) -> None:
     with pytest.raises(ValueError) as caught:
         Hosts.parse(text)
 
@@ -75,38 +75,38 @@ def test_non_string_hosts_are_refused(hosts: Any) -> None:
         Hosts.parse(hosts)
 
 
-def test_addresses_are_shown_as_written() -> None:
+def test_addresses_keep_their_written_form() -> None:
     assert [str(one) for one in Hosts.parse("a,[::1]:5").addresses] == ["a:2181", "[::1]:5"]
 
 
-FIVE = tuple(ServerAddress(address, "") for address in Hosts.parse("a,b,c,d,e").addresses)
+FIVE_SERVERS = tuple(ServerAddress(address, "") for address in Hosts.parse("a,b,c,d,e").addresses)
 
 
-def test_round_tries_each_server_once() -> None:
-    assert sorted(one_round([*FIVE, FIVE[0]], Random(1), None)) == list(FIVE)
+def test_connection_round_tries_each_server_once() -> None:
+    assert sorted(order_servers([*FIVE_SERVERS, FIVE_SERVERS[0]], Random(1), None)) == list(FIVE_SERVERS)
 
 
 def test_clients_start_with_different_servers() -> None:
-    assert {one_round(FIVE, Random(seed), None)[0] for seed in range(50)} == set(FIVE)
+    assert {order_servers(FIVE_SERVERS, Random(seed), None)[0] for seed in range(50)} == set(FIVE_SERVERS)
 
 
-def test_round_does_not_start_with_previous_server() -> None:
-    assert FIVE[2] not in {one_round(FIVE, Random(seed), FIVE[2])[0] for seed in range(50)}
+def test_connection_round_does_not_start_with_previous_server() -> None:
+    assert FIVE_SERVERS[2] not in {order_servers(FIVE_SERVERS, Random(seed), FIVE_SERVERS[2])[0] for seed in range(50)}
 
 
 @pytest.mark.parametrize(
     ("host", "is_name"),
     [("zk.example", True), ("localhost", True), ("127.0.0.1", False), ("[::1]", False), ("[fe80::1%eth0]", False)],
 )
-def test_only_names_are_looked_up(host: str, is_name: bool) -> None:
+def test_only_host_names_need_lookup(host: str, is_name: bool) -> None:
     assert Hosts.parse(host).addresses[0].is_name is is_name
 
 
-def test_server_of_name_is_shown_with_its_address() -> None:
+def test_text_of_server_contains_resolved_address() -> None:
     (address,) = Hosts.parse("zk.example:7").addresses
 
     assert str(ServerAddress(address, "10.0.0.1")) == "zk.example:7 (10.0.0.1)"
-    assert [str(endpoint) for endpoint in FIVE[:1]] == ["a:2181"]
+    assert [str(endpoint) for endpoint in FIVE_SERVERS[:1]] == ["a:2181"]
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_error_of_hosts_does_not_repeat_password(hosts: Any) -> None:
     assert "cret" not in f"{caught.value} {caught.value.__context__}"
 
 
-def test_chroot_may_contain_an_at_sign() -> None:
+def test_chroot_may_contain_at_sign() -> None:
     assert Hosts.parse("host:2181/users/a@b").chroot == "/users/a@b"
 
 
 @pytest.mark.parametrize("zone", ["40", "401", "eth0"])
-def test_zone_of_ipv6_address_is_not_credentials(zone: str) -> None:
+def test_ipv6_zone_is_not_mistaken_for_credentials(zone: str) -> None:
     (address,) = Hosts.parse(f"[fe80::1%{zone}]:2181").addresses
     assert address.host == f"fe80::1%{zone}"

@@ -1,4 +1,4 @@
-"""The names of kazoo's methods lead to zoolet's methods."""
+"""The error for a method of kazoo names the method of zoolet that replaces it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "coming-from-kazoo.md").read_text()
 
 
 @pytest.mark.parametrize("kind", [Client, blocking.Client])
-def test_kazoo_attribute_error_names_our_method(kind: type) -> None:
+def test_kazoo_attribute_error_names_zoolet_method(kind: type) -> None:
     client = kind("127.0.0.1:1")
     missing = [name for name in KAZOO_NAMES if not hasattr(kind, name)]
 
@@ -32,7 +32,7 @@ def test_kazoo_attribute_error_names_our_method(kind: type) -> None:
         client.nonsense  # noqa: B018
 
 
-def test_kazoo_names_exist_and_are_in_page() -> None:
+def test_kazoo_names_exist_and_are_documented() -> None:
     kazoo = KazooClient()
 
     assert [name for name in KAZOO_NAMES if not hasattr(kazoo, name)] == []

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pytest
 from support.simulation import Connect
-from support.states import until
-from support.tls_clients import trusting
+from support.states import read_until
+from support.tls_clients import client_context
 from support.waiting import DEADLINE_S, PROMPT_S
 from support.waiting import until as holds
 
@@ -48,7 +48,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Resolve], li
 
 
 @pytest.fixture
-def never() -> Iterator[Resolve]:
+def silent_resolver() -> Iterator[Resolve]:
     """A resolver that answers only when the test is over."""
     over = threading.Event()
 
@@ -64,24 +64,24 @@ def never() -> Iterator[Resolve]:
 
 
 @asynccontextmanager
-async def _closed(port: int) -> AsyncIterator[None]:
+async def _closed_port(port: int) -> AsyncIterator[None]:
     yield
 
 
 @asynccontextmanager
-async def _deaf(port: int) -> AsyncIterator[None]:
+async def _silent_server(port: int) -> AsyncIterator[None]:
     with socket.create_server((TWO, port)):
         yield
 
 
 @asynccontextmanager
-async def _closing(port: int) -> AsyncIterator[None]:
+async def _closing_server(port: int) -> AsyncIterator[None]:
     async with await asyncio.start_server(lambda reader, writer: writer.close(), TWO, port):
         yield
 
 
-@pytest.mark.parametrize("broken", [_closed, _deaf, _closing])
-async def test_other_address_of_name_is_tried(broken: Any, resolver: Any, connect: Connect) -> None:
+@pytest.mark.parametrize("broken", [_closed_port, _silent_server, _closing_server])
+async def test_client_tries_each_address_of_host_name(broken: Any, resolver: Any, connect: Connect) -> None:
     resolver(lambda host: [TWO, ONE])
     async with Server() as server, broken(server.port):
         clients = [Client(f"zk.example:{server.port}", 2.0) for _ in range(4)]
@@ -94,7 +94,7 @@ async def test_other_address_of_name_is_tried(broken: Any, resolver: Any, connec
             await client.aclose()
 
 
-async def test_clients_use_all_addresses_of_name(resolver: Any) -> None:
+async def test_clients_use_all_addresses_of_host_name(resolver: Any) -> None:
     resolver(lambda host: [ONE, TWO])
     async with Server(host=ONE) as one, Server(host=TWO, port=one.port) as two:
         clients = [Client(f"zk.example:{one.port}") for _ in range(16)]
@@ -108,7 +108,7 @@ async def test_clients_use_all_addresses_of_name(resolver: Any) -> None:
             await client.aclose()
 
 
-async def test_name_is_looked_up_for_each_round(resolver: Any, connect: Connect) -> None:
+async def test_host_name_is_looked_up_for_each_connection_round(resolver: Any, connect: Connect) -> None:
     async with Server(host=ONE) as first, Server(host=TWO, port=first.port) as second:
         here = [ONE]
         asked = resolver(lambda host: list(here))
@@ -117,8 +117,8 @@ async def test_name_is_looked_up_for_each_round(resolver: Any, connect: Connect)
         first.refuse_connections()
         states = zk.states()
         first.drop(zk)
-        await until(states, State.LOST)
-        await until(states, State.CONNECTED)
+        await read_until(states, State.LOST)
+        await read_until(states, State.CONNECTED)
 
         assert set(asked) == {"zk.example"}
         assert list(second.sessions()) == [zk.session_id]
@@ -128,21 +128,21 @@ async def test_name_is_looked_up_for_each_round(resolver: Any, connect: Connect)
 # --- slow resolvers ---
 
 
-async def test_unresolved_name_does_not_delay_other_server(resolver: Any, never: Resolve) -> None:
-    asked = resolver(never)
+async def test_unresolved_host_name_does_not_delay_second_server(resolver: Any, silent_resolver: Resolve) -> None:
+    asked = resolver(silent_resolver)
     async with Server() as server, asyncio.timeout(PROMPT_S), Client(f"zk.example:1,{server.hosts}"):
         assert asked == ["zk.example"]
 
 
-async def test_unresolved_name_is_named_in_error(resolver: Any, never: Resolve) -> None:
-    resolver(never)
+async def test_error_contains_unresolved_name(resolver: Any, silent_resolver: Resolve) -> None:
+    resolver(silent_resolver)
 
     with pytest.raises(ConnectionLossError, match=r"zk\.example:2181: the host name was not resolved within"):
         await Client("zk.example", 0.3).start()
 
 
-async def test_name_has_one_lookup_at_a_time(resolver: Any, never: Resolve) -> None:
-    asked = resolver(never)
+async def test_host_name_has_at_most_one_lookup_at_a_time(resolver: Any, silent_resolver: Resolve) -> None:
+    asked = resolver(silent_resolver)
 
     with pytest.raises(ConnectionLossError):
         await Client("zk.example", 0.3, backoff=Backoff(first=0.001, longest=0.001)).start()
@@ -150,23 +150,25 @@ async def test_name_has_one_lookup_at_a_time(resolver: Any, never: Resolve) -> N
     assert asked == ["zk.example"]
 
 
-async def test_last_known_addresses_are_used_without_answer(resolver: Any, never: Resolve, connect: Connect) -> None:
+async def test_last_known_addresses_are_used_without_lookup_answer(
+    resolver: Any, silent_resolver: Resolve, connect: Connect
+) -> None:
     async with Server() as server:
         answers: list[Resolve] = [lambda host: [ONE]]
         resolver(lambda host: answers[0](host))
         zk = await connect(f"zk.example:{server.port}")
         states = zk.states()
-        answers[0] = never
+        answers[0] = silent_resolver
 
         server.drop(zk)
 
-        await until(states, State.SUSPENDED)
-        await until(states, State.CONNECTED)
+        await read_until(states, State.SUSPENDED)
+        await read_until(states, State.CONNECTED)
         await zk.aclose()
 
 
-def test_loop_can_end_during_lookup(resolver: Any, never: Resolve) -> None:
-    asked = resolver(never)
+def test_loop_can_end_during_lookup(resolver: Any, silent_resolver: Resolve) -> None:
+    asked = resolver(silent_resolver)
 
     async def main() -> None:
         client = Client("zk.example")
@@ -179,7 +181,7 @@ def test_loop_can_end_during_lookup(resolver: Any, never: Resolve) -> None:
     assert asked == ["zk.example"]
 
 
-async def test_name_is_looked_up_again_after_any_error(resolver: Any, connect: Connect) -> None:
+async def test_host_name_is_looked_up_again_after_any_lookup_error(resolver: Any, connect: Connect) -> None:
     async with Server() as server:
         answers: list[Any] = [RuntimeError("blocked by a tool"), [ONE]]
 
@@ -195,7 +197,7 @@ async def test_name_is_looked_up_again_after_any_error(resolver: Any, connect: C
         assert answers == [[ONE]]
 
 
-async def test_unknown_name_is_named_in_error(resolver: Any) -> None:
+async def test_error_contains_unknown_name(resolver: Any) -> None:
     def resolve(host: str) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "name or service not known")
 
@@ -208,20 +210,20 @@ async def test_unknown_name_is_named_in_error(resolver: Any) -> None:
 # --- TLS ---
 
 
-async def test_certificate_is_checked_against_name(resolver: Any) -> None:
+async def test_server_certificate_is_checked_against_host_name(resolver: Any) -> None:
     resolver(lambda host: [ONE])
     async with Server(tls=True) as server:
         port = server.hosts.rpartition(":")[2]
-        async with Client(f"localhost.:{port}", tls=trusting(server.tls_ca)) as zk:
+        async with Client(f"localhost.:{port}", tls=client_context(server.tls_ca)) as zk:
             assert zk.state is State.CONNECTED
         with pytest.raises(ConnectionLossError, match="certificate"):
-            await Client(f"zk.example:{port}", 1.0, tls=trusting(server.tls_ca)).start()
+            await Client(f"zk.example:{port}", 1.0, tls=client_context(server.tls_ca)).start()
 
 
 # --- read-only servers ---
 
 
-async def test_server_whose_name_is_resolved_late_takes_over(resolver: Any) -> None:
+async def test_client_changes_to_writable_server_that_resolves_late(resolver: Any) -> None:
     async with Server(host=ONE) as reading, Server(host=TWO, port=reading.port) as writing:
         reading.set_read_only(True)
         found = threading.Event()
@@ -241,7 +243,7 @@ async def test_server_whose_name_is_resolved_late_takes_over(resolver: Any) -> N
             assert list(writing.sessions()) == [zk.session_id]
 
 
-async def test_unknown_name_does_not_end_round_early(resolver: Any) -> None:
+async def test_first_round_waits_for_valid_name_despite_unknown_name(resolver: Any) -> None:
     unknown = threading.Event()
 
     def resolve(host: str) -> list[str]:
@@ -259,8 +261,8 @@ async def test_unknown_name_does_not_end_round_early(resolver: Any) -> None:
         await zk.aclose()
 
 
-async def test_lookups_do_not_use_threads_of_loop(resolver: Any, never: Resolve) -> None:
-    resolver(never)
+async def test_lookups_do_not_use_threads_of_loop(resolver: Any, silent_resolver: Resolve) -> None:
+    resolver(silent_resolver)
     async with asyncio.TaskGroup() as group:
         for number in range(50):
             client = Client(f"zk-{number}.example", operation_timeout=0.05)
@@ -270,8 +272,8 @@ async def test_lookups_do_not_use_threads_of_loop(resolver: Any, never: Resolve)
     assert await asyncio.to_thread(lambda: "free") == "free"
 
 
-def test_client_for_threads_starts_within_its_limit(resolver: Any, never: Resolve) -> None:
-    resolver(never)
+def test_blocking_client_start_respects_timeout(resolver: Any, silent_resolver: Resolve) -> None:
+    resolver(silent_resolver)
     began = time.monotonic()
 
     with pytest.raises(ConnectionLossError, match="was not resolved"), blocking.Client("zk.example", timeout=0.2):
@@ -280,7 +282,7 @@ def test_client_for_threads_starts_within_its_limit(resolver: Any, never: Resolv
     assert time.monotonic() - began < PROMPT_S
 
 
-AFTER_MAIN: Final = """
+AFTER_MAIN_PROGRAM: Final = """
 import sys, threading, time
 from zoolet.client import blocking
 
@@ -297,7 +299,11 @@ threading.Thread(target=work).start()
 def test_name_is_resolved_after_end_of_main_thread(zoolet: Server) -> None:
     hosts = zoolet.hosts.replace("127.0.0.1", "localhost")
     done = subprocess.run(
-        [sys.executable, "-c", AFTER_MAIN, hosts], capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        [sys.executable, "-c", AFTER_MAIN_PROGRAM, hosts],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
 
     assert (done.stdout, done.stderr) == ("['zookeeper']\n", "")

@@ -34,11 +34,11 @@ node_paths = st.lists(names.filter(lambda name: "/" not in name), max_size=4).ma
 versions = ints
 watcher_types = st.sampled_from(WatcherType)
 
-some = settings(max_examples=50, deadline=None)
+few_examples = settings(max_examples=50, deadline=None)
 chroots = pytest.mark.parametrize("chroot", ["", "/app/å"])
 
 Expected = Callable[[str, bytes, int, WatcherType], Record]
-CALLS: Final[dict[str, tuple[Callable[[Client, str, bytes, int, WatcherType], Any], OpCode, Expected]]] = {
+OPERATION_CASES: Final[dict[str, tuple[Callable[[Client, str, bytes, int, WatcherType], Any], OpCode, Expected]]] = {
     "get": (lambda zk, p, d, v, t: zk.get(p), OpCode.GET_DATA, lambda p, d, v, t: r.GetDataRequest(p, False)),
     "exists": (lambda zk, p, d, v, t: zk.exists(p), OpCode.EXISTS, lambda p, d, v, t: r.ExistsRequest(p, False)),
     "children": (
@@ -112,18 +112,18 @@ def with_chroot(main: Callable[[Client], None], chroot: str) -> None:
 
 @pytest.mark.slow
 @chroots
-def test_operation_request_equals_its_record(chroot: str) -> None:
+def test_request_of_operation_equals_encoded_record(chroot: str) -> None:
     def main(zk: Client) -> None:
-        @settings(max_examples=effort(5, 20) * len(CALLS), deadline=None)
+        @settings(max_examples=effort(5, 20) * len(OPERATION_CASES), deadline=None)
         @given(
-            name=st.sampled_from(list(CALLS)),
+            name=st.sampled_from(list(OPERATION_CASES)),
             path=node_paths,
             data=st.binary(max_size=20),
             version=versions,
             kind=watcher_types,
         )
         def check(name: str, path: str, data: bytes, version: int, kind: WatcherType) -> None:
-            make, op, expected = CALLS[name]
+            make, op, expected = OPERATION_CASES[name]
             call = make(zk, path, data, version, kind)
             call.cancel()
 
@@ -135,9 +135,9 @@ def test_operation_request_equals_its_record(chroot: str) -> None:
 
 
 @chroots
-@pytest.mark.parametrize("name", CALLS)
-def test_root_operation_request_equals_its_record(name: str, chroot: str) -> None:
-    make, op, expected = CALLS[name]
+@pytest.mark.parametrize("name", OPERATION_CASES)
+def test_request_of_operation_on_root_equals_encoded_record(name: str, chroot: str) -> None:
+    make, op, expected = OPERATION_CASES[name]
 
     def main(zk: Client) -> None:
         call = make(zk, "/", b"", -1, WatcherType.ANY)
@@ -150,7 +150,7 @@ def test_root_operation_request_equals_its_record(name: str, chroot: str) -> Non
     with_chroot(main, chroot)
 
 
-def test_configuration_is_read_with_any_chroot() -> None:
+def test_get_config_request_ignores_chroot() -> None:
     def main(zk: Client) -> None:
         call: Any = zk.get_config()
         call.cancel()
@@ -160,9 +160,9 @@ def test_configuration_is_read_with_any_chroot() -> None:
     with_chroot(main, "/app")
 
 
-@some
+@few_examples
 @given(path=node_paths, number=st.integers(0, 5))
-def test_watch_request_equals_its_record(path: str, number: int) -> None:
+def test_watch_request_bytes_equal_three_encoded_records(path: str, number: int) -> None:
     body = ops.watch_request(r.GetACLRequest(path).encode(), number)  # any record of a single path
 
     assert body == r.AddWatchRequest(path, number).encode()
@@ -171,7 +171,9 @@ def test_watch_request_equals_its_record(path: str, number: int) -> None:
 
 
 ADD: Final = OpCode.ADD_WATCH
-WATCHES: Final[dict[str, tuple[Callable[[Client, str], Watcher], Callable[[str], list[tuple[OpCode, Record]]]]]] = {
+WATCHER_CASES: Final[
+    dict[str, tuple[Callable[[Client, str], Watcher], Callable[[str], list[tuple[OpCode, Record]]]]]
+] = {
     "watch": (
         lambda zk, p: zk.watch(p),
         lambda p: [
@@ -213,9 +215,11 @@ WATCHES: Final[dict[str, tuple[Callable[[Client, str], Watcher], Callable[[str],
 
 
 @chroots
-@pytest.mark.parametrize("name", WATCHES)
-def test_watcher_requests_equal_their_records(monkeypatch: pytest.MonkeyPatch, name: str, chroot: str) -> None:
-    make, expected = WATCHES[name]
+@pytest.mark.parametrize("name", WATCHER_CASES)
+def test_requests_of_each_watcher_equal_encoded_records(
+    monkeypatch: pytest.MonkeyPatch, name: str, chroot: str
+) -> None:
+    make, expected = WATCHER_CASES[name]
     submit = ClientSession.submit
     submitted: list[Any] = []
 
@@ -241,7 +245,7 @@ def test_watcher_requests_equal_their_records(monkeypatch: pytest.MonkeyPatch, n
 # --- replies ---
 
 
-@some
+@few_examples
 @given(data=st.none() | st.binary(max_size=20), version=versions, mzxid=longs)
 def test_read_reply_decodes_to_value_and_stat(data: bytes | None, version: int, mzxid: int) -> None:
     stat = r.Stat(1, mzxid, 3, 4, version, 6, 7, 8, 9, 10, 11)
@@ -254,7 +258,7 @@ def test_read_reply_decodes_to_value_and_stat(data: bytes | None, version: int, 
 
 
 @pytest.mark.parametrize("name", ["getData", "setData", "addWatch", "sync"])
-def test_operation_is_named_by_table_or_by_code(name: str) -> None:
+def test_op_code_accepts_operation_name_or_code(name: str) -> None:
     code = ops.op_code(name)
 
     assert OPERATIONS[code].name == name
@@ -267,8 +271,8 @@ def test_unknown_operation_is_refused(operation: str | int) -> None:
         ops.op_code(operation)
 
 
-def test_result_of_unrequested_kind_is_malformed() -> None:
-    body = wire.result(OpCode.CREATE, r.CreateResponse("/a").encode()) + wire.END
+def test_result_of_unexpected_type_is_malformed() -> None:
+    body = wire.encode_result(OpCode.CREATE, r.CreateResponse("/a").encode()) + wire.END
 
     with pytest.raises(MarshallingError, match="unexpected result of type CreateResponse"):
         ops.decode_multi_read([("get", "/a")], raw)(body, 0, len(body))

@@ -11,17 +11,17 @@ from types import FrameType
 from typing import Any, Final
 
 import pytest
-from support.simulation import client_of, simulate
+from support.simulation import make_client, simulate
 
 from zoolet.client import Client, ConnectionLossError
 from zoolet.client.wire.parked import ParkedCalls
 from zoolet.testing import Server, Simulation
 
-MANY: Final = 2_000
+NUMBER_OF_CALLS: Final = 2_000
 
 
-class Lines:
-    """Counts the lines of the client that are executed."""
+class LineCounter:
+    """A counter for the executed lines of the client."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -33,11 +33,11 @@ class Lines:
         return self
 
 
-def away(main: Any) -> None:
-    """Run a function with a client whose server is away."""
+def run_offline(main: Any) -> None:
+    """Run a function with a client that cannot connect to its server."""
 
     async def run(sim: Simulation, server: Server) -> None:
-        async with client_of(server, timeout=1000.0) as zk:
+        async with make_client(server, timeout=1000.0) as zk:
             server.refuse_connections()
             server.drop("all")
             await asyncio.sleep(0.01)
@@ -46,9 +46,9 @@ def away(main: Any) -> None:
     simulate(run, limit=10_000.0)
 
 
-async def lines_of(zk: Client, step: Any) -> int:
-    """Return how many lines of the client a step executes."""
-    lines, before = Lines(), sys.gettrace()
+async def count_lines(zk: Client, step: Any) -> int:
+    """Return the number of lines of client code that a step executes, with the two loop iterations after it."""
+    lines, before = LineCounter(), sys.gettrace()
     sys.settrace(lines)
     try:
         step()
@@ -59,7 +59,7 @@ async def lines_of(zk: Client, step: Any) -> int:
     return lines.count
 
 
-def _make(zk: Client, calls: list[Any]) -> None:
+def _make_calls(zk: Client, calls: list[Any]) -> None:
     calls.append(zk.get("/a"))
 
 
@@ -71,22 +71,22 @@ def test_cost_of_call_is_independent_of_waiting_calls(step: str) -> None:
         for _ in range(2):
             call = zk.get("/a")
             await asyncio.sleep(0)
-            made = partial(_make, zk, waiting)
-            costs.append(await lines_of(zk, call.cancel if step == "cancel" else made))
-            waiting += [call] + [zk.get("/a") for _ in range(MANY)]
+            made = partial(_make_calls, zk, waiting)
+            costs.append(await count_lines(zk, call.cancel if step == "cancel" else made))
+            waiting += [call] + [zk.get("/a") for _ in range(NUMBER_OF_CALLS)]
             await asyncio.sleep(0)
         assert costs[1] <= costs[0] + 5
         for call in waiting:
             call.cancel()
 
-    away(main)
+    run_offline(main)
 
 
-def test_many_timeouts_do_not_block_the_loop() -> None:
+def test_many_operation_timeouts_do_not_block_event_loop() -> None:
     async def main(zk: Client) -> None:
-        calls = [zk.with_operation_timeout(1.0).get("/a") for _ in range(MANY)]
+        calls = [zk.with_operation_timeout(1.0).get("/a") for _ in range(NUMBER_OF_CALLS)]
         done = []
-        while not done or done[-1] < MANY:
+        while not done or done[-1] < NUMBER_OF_CALLS:
             await asyncio.sleep(0 if done else 1.0)
             done.append(sum(call.done() for call in calls))
         assert len({count for count in done if count}) > 2
@@ -94,7 +94,7 @@ def test_many_timeouts_do_not_block_the_loop() -> None:
             with pytest.raises(ConnectionLossError, match="the request was not applied"):
                 await call
 
-    away(main)
+    run_offline(main)
 
 
 def test_cancelled_call_is_removed_immediately() -> None:
@@ -113,7 +113,7 @@ def test_cancelled_call_is_removed_immediately() -> None:
         gc.collect()
         assert [ref for ref in refs if ref() is not None] == []
 
-    away(main)
+    run_offline(main)
 
 
 def test_calls_fail_in_the_order_of_their_deadlines() -> None:
@@ -125,13 +125,13 @@ def test_calls_fail_in_the_order_of_their_deadlines() -> None:
         await asyncio.sleep(4.0)
         assert failed == [4, 1, 3, 2, 0]
 
-    away(main)
+    run_offline(main)
 
 
-def test_removed_parked_calls_leave_few_entries() -> None:
+def test_heap_of_waiting_calls_shrinks_when_calls_are_cancelled() -> None:
     async def main() -> None:
         loop, parked = asyncio.get_running_loop(), ParkedCalls()
-        for number in range(MANY):
+        for number in range(NUMBER_OF_CALLS):
             call: Any = loop.create_future()
             call.deadline, call.then = float(number), None
             parked.add(call)
@@ -143,7 +143,7 @@ def test_removed_parked_calls_leave_few_entries() -> None:
     asyncio.run(main())
 
 
-def test_call_cancelled_at_deadline_delays_no_other() -> None:
+def test_call_cancelled_at_its_deadline_delays_no_other_call() -> None:
     async def main(zk: Client) -> None:
         soon = zk.with_operation_timeout(0.5)
 
@@ -154,13 +154,13 @@ def test_call_cancelled_at_deadline_delays_no_other() -> None:
         with_limit = asyncio.create_task(limited())
         await asyncio.sleep(0)
         plain = [soon.get("/a") for _ in range(3)]
-        assert isinstance(await _outcome(with_limit), TimeoutError | ConnectionLossError)
+        assert isinstance(await _call_outcome(with_limit), TimeoutError | ConnectionLossError)
         for call in plain:
-            assert isinstance(await _outcome(call), ConnectionLossError)
+            assert isinstance(await _call_outcome(call), ConnectionLossError)
 
-    away(main)
+    run_offline(main)
 
 
-async def _outcome(call: Any) -> BaseException | None:
+async def _call_outcome(call: Any) -> BaseException | None:
     (outcome,) = await asyncio.gather(call, return_exceptions=True)
     return outcome

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 from support.daemon import DaemonProcess
-from support.simulation import Connect, client_of, simulate
-from support.states import until
+from support.simulation import Connect, make_client, simulate
+from support.states import read_until
 
 from zoolet.client import Client, ConnectionLossError, State
 from zoolet.protocol.errors import NotReadOnlyError
 from zoolet.testing import Server, Simulation
 
 
-def test_client_of_read_only_server_seeks_writable_one() -> None:
+def test_client_of_read_only_server_looks_for_writable_server() -> None:
     async def main(sim: Simulation, reader: Server) -> None:
         reader.populate({"/a": b"v"})
         reader.set_read_only(True)
@@ -44,7 +44,7 @@ def test_client_of_read_only_server_seeks_writable_one() -> None:
     simulate(main)
 
 
-def test_unexpected_probe_error_is_logged_and_retried(
+def test_probe_with_unexpected_error_is_logged_and_repeated(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_connection = asyncio.open_connection
@@ -76,25 +76,25 @@ def test_writing_client_leaves_read_only_server() -> None:
     async def main(sim: Simulation, reader: Server) -> None:
         reader.set_read_only(True)
         with pytest.raises(ConnectionLossError):
-            await client_of(reader).start()
+            await make_client(reader).start()
 
     simulate(main)
 
 
 @pytest.mark.slow
-async def test_daemon_accepts_writes_after_read_only_mode(connect: Connect) -> None:
+async def test_writes_succeed_after_read_only_mode_ends(connect: Connect) -> None:
     with DaemonProcess("-Dzookeeper.tickTime=100") as daemon:
         zk = await connect(daemon.hosts, timeout=2.0, read_only=True)
         await zk.create("/a", b"1")
         states = zk.states()
 
         daemon.process.send_signal(signal.SIGUSR1)
-        await until(states, State.READ_ONLY)
+        await read_until(states, State.READ_ONLY)
         assert (await zk.get("/a"))[0] == b"1"
         with pytest.raises(NotReadOnlyError):
             await zk.set("/a", b"2")
 
         daemon.process.send_signal(signal.SIGUSR2)
-        await until(states, State.CONNECTED)
+        await read_until(states, State.CONNECTED)
         assert (await zk.set("/a", b"2")).version == 1
         await zk.aclose()

@@ -35,7 +35,7 @@ async def test_children_returns_names_not_paths(zk: Client) -> None:
     assert await zk.children("/a/x") == []
 
 
-async def test_children_and_stat_agree(zk: Client) -> None:
+async def test_children_and_stat_returns_names_and_matching_stat(zk: Client) -> None:
     await zk.create("/a/x", parents=True)
 
     names, stat = await zk.children_and_stat("/a")
@@ -44,7 +44,7 @@ async def test_children_and_stat_agree(zk: Client) -> None:
     assert (stat.numChildren, stat.cversion) == (1, 1)
 
 
-async def test_count_below_counts_at_any_depth(zk: Client) -> None:
+async def test_count_below_includes_all_levels(zk: Client) -> None:
     await zk.create("/a/b/c", parents=True)
     await zk.create("/ab")
 
@@ -78,7 +78,7 @@ async def test_multi_read_returns_result_of_each_read(zk: Client) -> None:
     assert missing.path == "/nowhere"
 
 
-async def test_get_config_works_with_any_chroot(zk: Client) -> None:
+async def test_get_config_works_with_chroot_of_client(zk: Client) -> None:
     value, stat = await zk.get_config()
 
     assert isinstance(value, bytes)

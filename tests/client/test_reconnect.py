@@ -10,13 +10,13 @@ import pytest
 import uvloop
 from support.apache import free_port
 from support.simulation import Connect, simulate, with_client
-from support.states import until
+from support.states import read_until
 from support.waiting import DEADLINE_S
 
 from zoolet.client import Backoff, Client, State
 from zoolet.testing import Server, Simulation
 
-# --- which server ---
+# --- the choice of the server ---
 
 
 async def test_dead_servers_are_skipped(server: Server, connect: Connect) -> None:
@@ -27,7 +27,7 @@ async def test_dead_servers_are_skipped(server: Server, connect: Connect) -> Non
     assert zk.state is State.CONNECTED
 
 
-async def test_next_server_takes_over_with_new_session(connect: Connect) -> None:
+async def test_client_gets_new_session_at_next_independent_server(connect: Connect) -> None:
     async with Server() as first, Server() as second:
         zk = await connect(f"{first.hosts},{second.hosts}")
         mine, other = (first, second) if first.sessions() else (second, first)
@@ -35,8 +35,8 @@ async def test_next_server_takes_over_with_new_session(connect: Connect) -> None
         states = zk.states()
 
         mine.drop("all")
-        await until(states, State.LOST)
-        await until(states, State.CONNECTED)
+        await read_until(states, State.LOST)
+        await read_until(states, State.CONNECTED)
 
         assert list(other.sessions()) == [zk.session_id]
         await zk.aclose()
@@ -51,7 +51,7 @@ async def test_reconnect_to_empty_server_opens_new_session(connect: Connect) -> 
 
     async with Server(port=port):
         states = zk.states()
-        await until(states, State.LOST)
+        await read_until(states, State.LOST)
         async with asyncio.timeout(DEADLINE_S):
             await zk.wait_for(State.CONNECTED)
 
@@ -70,10 +70,10 @@ def test_backoff_with_last_try_keeps_client_connecting() -> None:
     with_client(main, backoff=Backoff(first=0.001, longest=0.001, tries=2))
 
 
-# --- when ---
+# --- the time of the attempts ---
 
 
-def away(seconds: float, clients: int, addresses: int = 1) -> tuple[int, list[float]]:
+def simulate_outage(seconds: float, clients: int, addresses: int = 1) -> tuple[int, list[float]]:
     """Refuse and drop all clients of a server for some time.
 
     Returns:
@@ -85,7 +85,7 @@ def away(seconds: float, clients: int, addresses: int = 1) -> tuple[int, list[fl
             # In a simulation each address of this machine is the same server.
             hosts = ",".join(f"127.0.0.{number}:{server.port}" for number in range(1, addresses + 1))
             zks = [await stack.enter_async_context(Client(hosts, rng=Random(seed))) for seed in range(clients)]
-            await asyncio.sleep(1.5)  # each connection is stable
+            await asyncio.sleep(1.5)  # long enough for the clients to treat their connections as stable
             await asyncio.gather(*[zk.exists("/") for zk in zks])
             before = [zk.session_id for zk in zks]
 
@@ -110,27 +110,27 @@ def away(seconds: float, clients: int, addresses: int = 1) -> tuple[int, list[fl
 
 
 @pytest.mark.parametrize(("seconds", "most"), [(3, 0), (5, 0), (7, 0), (8.5, 2)])
-def test_outage_within_timeout_costs_few_sessions(seconds: float, most: int) -> None:
-    lost, times = away(seconds, 40)
+def test_server_outage_within_session_timeout_costs_few_sessions(seconds: float, most: int) -> None:
+    lost, times = simulate_outage(seconds, 40)
 
     assert lost <= most
     assert times[-1] <= 3.0
 
 
-def test_clients_of_absent_server_come_back_one_by_one() -> None:
-    _, times = away(5.0, 200)
+def test_clients_of_restarted_server_reconnect_gradually() -> None:
+    _, times = simulate_outage(5.0, 200)
 
     assert max(sum(begin <= time < begin + 0.1 for time in times) for begin in times) < 50
 
 
-def test_clients_leave_lost_server_one_by_one() -> None:
-    _, times = away(0, 200, addresses=3)
+def test_clients_of_lost_server_reconnect_gradually() -> None:
+    _, times = simulate_outage(0, 200, addresses=3)
 
     assert max(sum(begin <= time < begin + 0.1 for time in times) for begin in times) < 50
     assert times[-1] < 2.1
 
 
-def test_new_session_follows_expired_one_without_delay() -> None:
+def test_new_session_follows_expiry_without_delay() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.refuse_connections()
         server.drop(zk)
@@ -155,7 +155,7 @@ def test_client_runs_on_uvloop() -> None:
             assert (await events.next()).path == "/a"
             states = zk.states()
             server.drop(zk)
-            await until(states, State.SUSPENDED)
+            await read_until(states, State.SUSPENDED)
             assert (await zk.get("/a"))[0] == b"v"
 
     with Server() as server, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

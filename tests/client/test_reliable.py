@@ -28,7 +28,7 @@ from zoolet.testing import Server, lose_reply
 DEFECT: Final = TypeError("a defect")
 
 
-def attempts(*outcomes: Any) -> Callable[[], Awaitable[Any]]:
+def request_with_outcomes(*outcomes: Any) -> Callable[[], Awaitable[Any]]:
     """Return a request that has these outcomes in turn: results are returned, errors are raised."""
     left = list(outcomes)
 
@@ -41,28 +41,33 @@ def attempts(*outcomes: Any) -> Callable[[], Awaitable[Any]]:
     return attempt
 
 
-# --- repeat ---
+# --- repeated requests ---
 
 
 def test_request_is_repeated_until_answered() -> None:
     async def main(server: Server, zk: Client) -> None:
-        assert await repeat(attempts(ConnectionLossError(), SessionExpiredError(), ConnectionLossError(), "v")) == "v"
+        assert (
+            await repeat(
+                request_with_outcomes(ConnectionLossError(), SessionExpiredError(), ConnectionLossError(), "v")
+            )
+            == "v"
+        )
 
     with_client(main)
 
 
-def test_error_without_work_left_returns_none() -> None:
+def test_repetition_returns_none_for_expected_error() -> None:
     async def main(server: Server, zk: Client) -> None:
-        assert await repeat(attempts(ConnectionLossError(), NoNodeError()), done=(NoNodeError,)) is None
+        assert await repeat(request_with_outcomes(ConnectionLossError(), NoNodeError()), done=(NoNodeError,)) is None
 
     with_client(main)
 
 
 @pytest.mark.parametrize("error", [NoNodeError("/a"), ClosedError(), DEFECT], ids=["an answer", "closed", "a defect"])
-def test_other_error_stops_repetition(error: Exception) -> None:
+def test_unexpected_error_stops_repetition_of_request(error: Exception) -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(type(error)):
-            await repeat(attempts(ConnectionLossError(), error))
+            await repeat(request_with_outcomes(ConnectionLossError(), error))
 
     with_client(main)
 
@@ -82,7 +87,7 @@ def test_delete_with_lost_replies_is_repeated() -> None:
 
 
 @pytest.mark.parametrize("which", ["/a", "/b"])
-def test_first_event_of_any_watch_is_enough(which: str) -> None:
+def test_first_event_returns_at_event_of_any_watch(which: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with zk.watch("/a") as a, zk.watch_exists("/b") as b:
             waiting = asyncio.create_task(first_event(a, b))
@@ -96,7 +101,7 @@ def test_first_event_of_any_watch_is_enough(which: str) -> None:
     with_client(main)
 
 
-def test_close_stops_wait_for_several_events() -> None:
+def test_client_close_stops_wait_for_events_of_several_watches() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with zk.watch("/a") as a, zk.watch("/b") as b:
             waiting = asyncio.create_task(first_event(a, b))
@@ -110,7 +115,7 @@ def test_close_stops_wait_for_several_events() -> None:
     with_client(main)
 
 
-def test_watches_failing_together_leave_no_error() -> None:
+def test_watches_failing_together_leave_no_unretrieved_error() -> None:
     async def main(server: Server, zk: Client) -> None:
         complaints: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
@@ -122,7 +127,7 @@ def test_watches_failing_together_leave_no_error() -> None:
             with pytest.raises(KeyError):
                 await waiting
         del waiting, a, b
-        gc.collect()  # deleting a task with an unretrieved error would log a complaint
+        gc.collect()  # a deleted task with an unretrieved error would log that error
         assert complaints == []
 
     with_client(main)
@@ -146,11 +151,11 @@ def test_cancelled_wait_for_any_event_leaves_no_task() -> None:
     with_client(main)
 
 
-# --- following ---
+# --- followers ---
 
 
-class Following:
-    """Follows a node's data and records it; single steps can be made to fail."""
+class RecordingFollower:
+    """A follower that records the data of a node. Single steps can be made to fail."""
 
     def __init__(self, client: Client, path: str = "/a") -> None:
         self.client = client
@@ -175,7 +180,7 @@ class Following:
         self.seen.append((await self.client.get(self.path))[0])
         self.follower.mark_changed()
 
-    async def __aenter__(self) -> Following:
+    async def __aenter__(self) -> RecordingFollower:
         await self.follower.start()
         return self
 
@@ -199,9 +204,9 @@ def following(main: Callable[[Server, Client], Coroutine[Any, Any, None]]) -> No
     with_client(run)
 
 
-def test_follower_starts_complete_and_gets_changes() -> None:
+def test_follower_has_first_value_after_start_and_gets_changes() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with Following(zk) as it:
+        async with RecordingFollower(zk) as it:
             seen = list(it.seen)
             changes = it.follower.changes()
             await anext(changes)
@@ -216,7 +221,7 @@ def test_follower_starts_complete_and_gets_changes() -> None:
 @pytest.mark.parametrize("error", [ConnectionLossError(), SessionExpiredError(), WatchOverflowError("/a", 1)])
 def test_failed_step_of_started_follower_is_repeated(error: Exception) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with Following(zk) as it:
+        async with RecordingFollower(zk) as it:
             it.fails = [error, error]
             await zk.set("/a", b"1")
 
@@ -225,17 +230,17 @@ def test_failed_step_of_started_follower_is_repeated(error: Exception) -> None:
     following(main)
 
 
-def test_server_error_of_first_step_is_raised_by_start() -> None:
+def test_follower_start_raises_server_error_of_first_step() -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(NoNodeError):
-            await Following(zk, "/missing").follower.start()
+            await RecordingFollower(zk, "/missing").follower.start()
 
     following(main)
 
 
-def test_start_raises_unexpected_error_of_first_step() -> None:
+def test_follower_start_raises_unexpected_error_of_first_step() -> None:
     async def main(server: Server, zk: Client) -> None:
-        it = Following(zk)
+        it = RecordingFollower(zk)
         it.fails = [DEFECT]
 
         with pytest.raises(TypeError, match="a defect"):
@@ -244,11 +249,11 @@ def test_start_raises_unexpected_error_of_first_step() -> None:
     following(main)
 
 
-def test_changes_raise_unexpected_error_of_later_step(
+def test_follower_changes_raise_unexpected_error_of_later_step(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with Following(zk) as it:
+        async with RecordingFollower(zk) as it:
             changes = it.follower.changes()
             await anext(changes)
             waiting = asyncio.ensure_future(anext(changes))
@@ -267,9 +272,9 @@ def test_changes_raise_unexpected_error_of_later_step(
     assert "a defect" in caplog.text
 
 
-def test_changes_raise_close_of_client() -> None:
+def test_follower_changes_raise_if_client_closes() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with Following(zk) as it:
+        async with RecordingFollower(zk) as it:
             changes = it.follower.changes()
             await anext(changes)
             waiting = asyncio.ensure_future(anext(changes))
@@ -284,9 +289,9 @@ def test_changes_raise_close_of_client() -> None:
     following(main)
 
 
-def test_stop_finishes_changes() -> None:
+def test_stopping_follower_ends_iteration_of_changes() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with Following(zk) as it:
+        async with RecordingFollower(zk) as it:
             changes = it.follower.changes()
             await anext(changes)
             waiting = asyncio.ensure_future(anext(changes, None))
@@ -298,9 +303,9 @@ def test_stop_finishes_changes() -> None:
     following(main)
 
 
-def test_cancelled_start_leaves_nothing() -> None:
+def test_cancelled_start_of_follower_cleans_up() -> None:
     async def main(server: Server, zk: Client) -> None:
-        it = Following(zk)
+        it = RecordingFollower(zk)
         starting = asyncio.create_task(it.follower.start())
         await asyncio.sleep(0.0005)
         starting.cancel()
@@ -325,7 +330,7 @@ def test_protected_create_uses_node_of_first_attempt() -> None:
     with_client(main)
 
 
-def test_protected_create_without_lookup_is_in_doubt() -> None:
+def test_protected_create_without_lookup_is_maybe_applied() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(lose_reply(), "create", times=1, strict=True):
             call = zk.with_operation_timeout(1).create("/a", ephemeral=True, protected=True)
@@ -366,7 +371,7 @@ async def fail(error: Exception = DEFECT) -> None:
     raise error
 
 
-def test_failing_task_cancels_block_with_its_error() -> None:
+def test_error_of_supervised_task_cancels_block_and_is_raised() -> None:
     async def main(server: Server, zk: Client) -> None:
         others: list[asyncio.Task[Any]] = []
 
@@ -402,7 +407,7 @@ def test_only_first_error_of_block_is_raised() -> None:
     with_client(main)
 
 
-def test_end_of_block_cancels_its_tasks() -> None:
+def test_end_of_supervised_block_cancels_its_tasks() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Supervised(zk) as block:
             task = block.spawn(asyncio.Event().wait())
@@ -414,7 +419,7 @@ def test_end_of_block_cancels_its_tasks() -> None:
     with_client(main)
 
 
-def test_error_of_block_takes_precedence() -> None:
+def test_error_of_supervised_block_precedes_error_of_its_task() -> None:
     async def main(server: Server, zk: Client) -> None:
         async def run() -> None:
             async with Supervised(zk) as block:
@@ -431,7 +436,7 @@ def test_error_of_block_takes_precedence() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["alone", "with a failing task"])
-def test_outside_cancellation_stays_cancellation(fails: bool) -> None:
+def test_external_cancellation_of_supervised_block_propagates(fails: bool) -> None:
     async def main(server: Server, zk: Client) -> None:
         async def run() -> None:
             async with Supervised(zk) as block:
@@ -448,7 +453,7 @@ def test_outside_cancellation_stays_cancellation(fails: bool) -> None:
     with_client(main)
 
 
-def test_expired_block_timeout_stays_timeout() -> None:
+def test_expired_timeout_of_block_raises_timeout_error() -> None:
     async def main(server: Server, zk: Client) -> None:
         async def run() -> None:
             async with asyncio.timeout(1), Supervised(zk) as block:
@@ -472,7 +477,7 @@ def test_task_ended_by_session_does_not_cancel_block() -> None:
     with_client(main)
 
 
-def test_block_left_by_other_task_raises_failure() -> None:
+def test_supervised_block_left_in_different_task_raises_failure() -> None:
     async def main(server: Server, zk: Client) -> None:
         supervised = Supervised(zk)
         block = await asyncio.create_task(supervised.__aenter__())
@@ -485,7 +490,7 @@ def test_block_left_by_other_task_raises_failure() -> None:
     with_client(main)
 
 
-def test_failure_before_block_cancels_it_on_entry() -> None:
+def test_failure_before_entry_cancels_supervised_block() -> None:
     async def main(server: Server, zk: Client) -> None:
         block = SupervisedBlock(zk)
         block.fail(DEFECT)

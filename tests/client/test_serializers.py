@@ -11,7 +11,7 @@ from support.simulation import Connect
 from zoolet.client import Client, State, recipes, serializers
 from zoolet.client.serializers import Serializer, UndecodableError
 
-Do = Callable[[Client], Any]
+ClientCall = Callable[[Client], Any]
 
 
 # --- values of a client ---
@@ -38,7 +38,7 @@ async def test_serializer_converts_values_in_all_operations(
 
 
 @pytest.mark.parametrize("serializer", [serializers.json, serializers.msgpack], ids=lambda serializer: serializer.name)
-async def test_empty_node_is_none_to_serializer(hosts: str, connect: Connect, serializer: Serializer) -> None:
+async def test_value_of_empty_node_is_none(hosts: str, connect: Connect, serializer: Serializer) -> None:
     zk = await connect(hosts, serializer=serializer)
 
     await zk.create("/a")
@@ -56,7 +56,7 @@ async def test_empty_node_is_none_to_serializer(hosts: str, connect: Connect, se
     ],
     ids=["get", "multi_read", "update", "watch_data"],
 )
-async def test_undecodable_data_raises_clear_error(hosts: str, zk: Client, connect: Connect, read: Do) -> None:
+async def test_undecodable_data_raises_clear_error(hosts: str, zk: Client, connect: Connect, read: ClientCall) -> None:
     typed = await connect(hosts, serializer=serializers.json)
     await zk.create("/a", b"\xff{")
 
@@ -68,7 +68,7 @@ async def test_undecodable_data_raises_clear_error(hosts: str, zk: Client, conne
     assert await typed.children("/") == ["a"]
 
 
-async def test_unwritable_value_is_refused_at_call(hosts: str, connect: Connect) -> None:
+async def test_unserializable_value_is_refused_at_call(hosts: str, connect: Connect) -> None:
     zk = await connect(hosts, serializer=serializers.json)
 
     with pytest.raises(TypeError):
@@ -77,7 +77,7 @@ async def test_unwritable_value_is_refused_at_call(hosts: str, connect: Connect)
         zk.set("/a", float("nan"))
 
 
-async def test_serializer_that_returns_non_bytes_is_named(hosts: str, connect: Connect) -> None:
+async def test_error_names_serializer_returning_non_bytes(hosts: str, connect: Connect) -> None:
     zk = await connect(hosts, serializer=Serializer("broken", lambda value: value, bytes))
 
     with pytest.raises(TypeError, match="broken"):
@@ -117,7 +117,7 @@ def test_msgpack_distinguishes_bytes_from_text() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Serializer) else repr(value[:10]),
 )
-def test_refusal_of_invalid_bytes_names_path(serializer: Serializer, data: bytes) -> None:
+def test_error_of_invalid_bytes_names_path(serializer: Serializer, data: bytes) -> None:
     with pytest.raises(UndecodableError) as caught:
         serializer.read("/a", data)
 
@@ -147,7 +147,7 @@ def test_long_data_is_shown_truncated() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Serializer) else type(value).__name__,
 )
-def test_unwritable_value_is_type_or_value_error(serializer: Serializer, value: Any) -> None:
+def test_unserializable_value_raises_builtin_error(serializer: Serializer, value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         serializer.encode(value)
 

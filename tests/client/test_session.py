@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.client_session import Asked, SessionDriver
+from support.client_session import PendingCall, SessionDriver
 
 from zoolet.client import ConnectionLossError, NoNodeError
 from zoolet.client.wire.phases import ConnectionBroken
@@ -17,21 +17,21 @@ from zoolet.protocol.operations import OpCode
 def test_xids_continue_after_reconnect() -> None:
     driver = SessionDriver()
     driver.shake()
-    driver.ask(Asked(), Asked())
+    driver.ask(PendingCall(), PendingCall())
     assert [xid for xid, _ in driver.heads()] == [1, 2]
 
     driver.session.lost("x", 0)
     driver.shake()
-    driver.ask(Asked())
+    driver.ask(PendingCall())
 
     assert [xid for xid, _ in driver.heads()] == [3]
 
 
-def test_xid_after_highest_is_1() -> None:
+def test_xid_after_highest_number_is_1() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.session.last_xid = 2**31 - 3
-    calls = [Asked() for _ in range(4)]
+    calls = [PendingCall() for _ in range(4)]
 
     driver.ask(*calls)
     assert [xid for xid, _ in driver.heads()] == [2**31 - 2, 2**31 - 1, 1, 2]
@@ -44,7 +44,7 @@ def test_xid_after_highest_is_1() -> None:
 def test_replies_out_of_order_break_connection() -> None:
     driver = SessionDriver()
     driver.shake()
-    driver.ask(Asked(), Asked())
+    driver.ask(PendingCall(), PendingCall())
 
     with pytest.raises(ConnectionBroken, match="unexpected reply to request 2; expected the reply to request 1"):
         driver.reply(2)
@@ -53,7 +53,7 @@ def test_replies_out_of_order_break_connection() -> None:
 def test_reply_to_cancelled_call_is_dropped() -> None:
     driver = SessionDriver()
     driver.shake()
-    cancelled, other = Asked(), Asked()
+    cancelled, other = PendingCall(), PendingCall()
     driver.ask(cancelled, other)
     cancelled.cancelled = True
 
@@ -65,7 +65,7 @@ def test_reply_to_cancelled_call_is_dropped() -> None:
 
 def test_call_cancelled_before_sending_is_not_sent() -> None:
     driver = SessionDriver()
-    cancelled = Asked()
+    cancelled = PendingCall()
     driver.session.submit(cancelled)
     cancelled.cancelled = True
 
@@ -74,11 +74,11 @@ def test_call_cancelled_before_sending_is_not_sent() -> None:
     assert driver.heads() == []
 
 
-def test_calls_cancelled_unsent_do_not_replace_ping() -> None:
+def test_calls_cancelled_before_sending_do_not_postpone_ping() -> None:
     driver = SessionDriver()
     driver.shake()
     for now in range(1, 4):  # a ping is due after a third of ten seconds
-        asked = Asked()
+        asked = PendingCall()
         driver.session.submit(asked)
         asked.cancelled = True
         driver.session.flush(float(now))
@@ -89,7 +89,7 @@ def test_calls_cancelled_unsent_do_not_replace_ping() -> None:
 def test_error_reply_names_path() -> None:
     driver = SessionDriver()
     driver.shake()
-    call = Asked()
+    call = PendingCall()
     driver.ask(call)
 
     driver.reply(1, zxid=5, err=ErrorCode.NO_NODE)
@@ -102,10 +102,14 @@ def test_error_reply_names_path() -> None:
 def test_lost_connection_fails_only_sent_writes() -> None:
     driver = SessionDriver()
     driver.shake()
-    write, read, late = Asked(), Asked(OpCode.GET_DATA, idempotent=True), Asked(OpCode.GET_DATA, idempotent=True)
+    write, read, late = (
+        PendingCall(),
+        PendingCall(OpCode.GET_DATA, idempotent=True),
+        PendingCall(OpCode.GET_DATA, idempotent=True),
+    )
     late.deadline = 1.0
     driver.ask(write, read, late)
-    waiting = Asked()
+    waiting = PendingCall()
     driver.session.submit(waiting)
 
     driver.session.lost("the cable", 2.0)
@@ -119,11 +123,11 @@ def test_lost_connection_fails_only_sent_writes() -> None:
     assert driver.heads() == [(4, OpCode.GET_DATA), (5, OpCode.SET_DATA)]
 
 
-def test_call_timing_out_offline_was_not_sent() -> None:
+def test_offline_call_that_times_out_is_reported_as_not_applied() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.session.lost("x", 0.0)
-    call = Asked(deadline=3.0)
+    call = PendingCall(deadline=3.0)
     driver.ask(call)
 
     assert driver.session.next_due() == 3.0
@@ -138,7 +142,7 @@ def test_call_timing_out_offline_was_not_sent() -> None:
 def test_frames_split_into_bytes_are_read() -> None:
     driver = SessionDriver()
     driver.shake()
-    call = Asked()
+    call = PendingCall()
     driver.ask(call)
 
     for byte in frame(r.ReplyHeader(1, 5, 0).encode() + b"body"):

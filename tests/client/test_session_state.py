@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.client_session import Asked, SessionDriver, event
-from support.registrations import watch
+from support.client_session import PendingCall, SessionDriver, event
+from support.registrations import make_registration
 
 from zoolet.client import AuthFailedError, ClosedError, Event, EventType, SessionExpiredError, State
 from zoolet.client.wire.phases import ConnectionBroken, ConnectionPhase
@@ -22,7 +22,7 @@ CHANGED = EventType.NODE_DATA_CHANGED
 def test_session_resumes_with_id_and_password() -> None:
     driver = SessionDriver()
     first = driver.shake()
-    driver.ask(Asked())
+    driver.ask(PendingCall())
     driver.reply(1, zxid=77)
     driver.session.lost("x", 0.0)
     again = driver.shake()
@@ -36,7 +36,7 @@ def test_expired_session_fails_calls_and_restarts() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.session.lost("x", 0.0)
-    call = Asked()
+    call = PendingCall()
     driver.session.submit(call)
     driver.session.start(1.0)
     driver.sent()
@@ -51,7 +51,7 @@ def test_expired_session_fails_calls_and_restarts() -> None:
     assert driver.states == [State.CONNECTED, State.SUSPENDED, State.LOST, State.CONNECTED]
 
 
-def lose(driver: SessionDriver) -> None:
+def lose_session(driver: SessionDriver) -> None:
     """Lose the connection, and let the session timeout pass."""
     driver.session.lost("x", 3.0)
     driver.session.tried = True
@@ -65,7 +65,7 @@ def lose(driver: SessionDriver) -> None:
 def test_offline_session_is_given_up_after_timeout() -> None:
     driver = SessionDriver()
     driver.shake()
-    call = Asked()
+    call = PendingCall()
     driver.session.lost("x", 3.0)
     driver.session.tried = True
     driver.session.submit(call)
@@ -77,7 +77,7 @@ def test_offline_session_is_given_up_after_timeout() -> None:
     assert driver.states == [State.CONNECTED, State.SUSPENDED, State.LOST]
 
 
-def test_session_is_not_given_up_before_failed_attempt() -> None:
+def test_session_is_not_given_up_before_reconnect_attempt_failed() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.session.lost("x", 3.0)
@@ -88,19 +88,19 @@ def test_session_is_not_given_up_before_failed_attempt() -> None:
     assert driver.states[-1] is State.SUSPENDED
 
 
-def test_close_by_server_counts_as_contact() -> None:
+def test_connection_close_by_server_restarts_session_timeout() -> None:
     driver = SessionDriver()
     driver.shake()
 
     driver.session.lost("x", 3.0, by_server=True)
 
-    assert driver.session.given_up_at() == 13.0
+    assert driver.session.give_up_time() == 13.0
 
 
 def test_abandoned_session_is_closed_before_new_one() -> None:
     driver = SessionDriver()
     driver.shake()
-    lose(driver)
+    lose_session(driver)
 
     former = driver.shake(11.0)
     assert driver.heads() == [(0, OpCode.CLOSE_SESSION)]
@@ -113,10 +113,10 @@ def test_abandoned_session_is_closed_before_new_one() -> None:
     assert driver.states[-2:] == [State.LOST, State.CONNECTED]
 
 
-def test_end_of_former_session_is_requested_only_once() -> None:
+def test_previous_session_is_closed_only_once() -> None:
     driver = SessionDriver()
     driver.shake()
-    lose(driver)
+    lose_session(driver)
     driver.session.start(11.0)
     driver.sent()
     driver.session.lost("no answer", 12.0)
@@ -128,7 +128,7 @@ def test_end_of_former_session_is_requested_only_once() -> None:
 def test_new_read_only_session_replaces_lost_session() -> None:
     driver = SessionDriver(read_only=True)
     driver.shake()
-    lose(driver)
+    lose_session(driver)
 
     driver.shake(11.0, session_id=10, read_only=True)
 
@@ -148,7 +148,7 @@ def test_closed_client_does_not_report_loss() -> None:
     assert driver.states[-1] is State.CLOSED
 
 
-def test_read_only_session_is_not_resumed_elsewhere() -> None:
+def test_read_only_session_is_not_resumed_at_next_server() -> None:
     driver = SessionDriver(read_only=True)
     assert driver.shake(read_only=True).read_only is True
     driver.session.lost("x", 0.0)
@@ -159,7 +159,7 @@ def test_read_only_session_is_not_resumed_elsewhere() -> None:
     assert driver.states == [State.READ_ONLY, State.SUSPENDED, State.CONNECTED]
 
 
-def test_silence_causes_ping_and_then_loss() -> None:
+def test_silent_server_causes_ping_and_then_connection_loss() -> None:
     driver = SessionDriver()
     driver.shake(100.0)
     third = 10 / 3
@@ -175,11 +175,11 @@ def test_silence_causes_ping_and_then_loss() -> None:
         driver.session.tick(103.5 + 2 * third + 0.001)
 
 
-def test_session_connects_after_all_credentials() -> None:
+def test_session_reports_connected_after_all_credentials() -> None:
     driver = SessionDriver()
     driver.session.add_credential("digest", b"a:1", None)
     driver.session.add_credential("digest", b"b:2", None)
-    call = Asked()
+    call = PendingCall()
     driver.session.submit(call)
 
     driver.shake()
@@ -196,7 +196,7 @@ def test_session_connects_after_all_credentials() -> None:
 def test_refused_credential_is_not_retried() -> None:
     driver = SessionDriver()
     driver.shake()
-    proving = Asked()
+    proving = PendingCall()
     driver.session.add_credential("digest", b"a:1", proving)
 
     with pytest.raises(ConnectionBroken):
@@ -213,7 +213,7 @@ def test_credential_refused_on_reconnect_closes_client() -> None:
     driver = SessionDriver()
     driver.session.add_credential("digest", b"a:1", None)
     driver.shake()
-    call = Asked()
+    call = PendingCall()
     driver.session.submit(call)
 
     with pytest.raises(ConnectionBroken):
@@ -222,13 +222,13 @@ def test_credential_refused_on_reconnect_closes_client() -> None:
     assert isinstance(call.outcome, AuthFailedError)
     assert driver.states == [State.CLOSED]
     with pytest.raises(AuthFailedError):
-        driver.session.submit(Asked())
+        driver.session.submit(PendingCall())
 
 
-def test_close_fails_calls_and_refuses_later_ones() -> None:
+def test_close_fails_waiting_and_later_calls() -> None:
     driver = SessionDriver()
     driver.shake()
-    sent, proving = Asked(), Asked()
+    sent, proving = PendingCall(), PendingCall()
     driver.ask(sent)
     driver.session.add_credential("digest", b"a:1", proving)
 
@@ -237,20 +237,20 @@ def test_close_fails_calls_and_refuses_later_ones() -> None:
     assert isinstance(sent.outcome, ClosedError)
     assert isinstance(proving.outcome, ClosedError)
     with pytest.raises(ClosedError, match="enough"):
-        driver.session.submit(Asked())
+        driver.session.submit(PendingCall())
     with pytest.raises(ClosedError):
         driver.session.add_credential("digest", b"a:1", None)
 
 
-def test_watches_are_set_again_first_with_earlier_zxid() -> None:
+def test_watches_are_restored_before_calls_with_last_seen_zxid() -> None:
     driver = SessionDriver()
     driver.shake()
-    driver.ask(Asked())
+    driver.ask(PendingCall())
     driver.reply(1, zxid=50)
-    driver.session.watches.add(watch(WatchKind.DATA))
+    driver.session.watches.add(make_registration(WatchKind.DATA))
     driver.sent()
     driver.session.lost("x", 0.0)
-    driver.session.submit(Asked())
+    driver.session.submit(PendingCall())
 
     driver.shake()
     watching, call = driver.sent()
@@ -260,13 +260,13 @@ def test_watches_are_set_again_first_with_earlier_zxid() -> None:
     assert int_at(call, 4)[0] == OpCode.SET_DATA
 
 
-def test_partial_restore_of_watches_keeps_zxid() -> None:
+def test_partly_restored_watches_are_sent_again_with_old_zxid() -> None:
     driver = SessionDriver()
     driver.shake()
-    driver.ask(Asked())
+    driver.ask(PendingCall())
     driver.reply(1, zxid=50)
-    for number in range(400):  # two requests
-        driver.session.watches.add(watch(WatchKind.DATA, f"/{number}" + "x" * 500))
+    for number in range(400):  # their restoration needs two requests
+        driver.session.watches.add(make_registration(WatchKind.DATA, f"/{number}" + "x" * 500))
     driver.session.lost("x", 0.0)
     driver.shake()
     assert len(driver.sent()) == 2
@@ -280,51 +280,51 @@ def test_partial_restore_of_watches_keeps_zxid() -> None:
     assert {reported.relativeZxid for reported in watching} == {50}
 
 
-def registered_since(driver: SessionDriver) -> set[int]:
+def registration_zxids(driver: SessionDriver) -> set[int]:
     """Return the zxids of the setWatches requests that were sent since the last call."""
     sent = [one for one in driver.sent() if int_at(one, 4)[0] == OpCode.SET_WATCHES]
     return {r.SetWatches.decode(one, 8).relativeZxid for one in sent}
 
 
-def test_loss_while_moving_watches_keeps_zxid() -> None:
+def test_connection_loss_keeps_zxid_of_watches_being_moved() -> None:
     driver = SessionDriver()
     driver.shake()
-    driver.ask(Asked())
+    driver.ask(PendingCall())
     driver.reply(1, zxid=50)
-    driver.session.watches.add(watch(WatchKind.DATA))
+    driver.session.watches.add(make_registration(WatchKind.DATA))
     driver.session.expired("x")
     driver.shake(session_id=10)
-    driver.reply(-2, zxid=60)  # reply to the probe
-    first = registered_since(driver)
+    driver.reply(-2, zxid=60)  # the reply to the ping that probes the new connection
+    first = registration_zxids(driver)
 
     driver.session.lost("x", 0.0)
     driver.shake(session_id=10)
 
-    assert (first, registered_since(driver)) == ({50}, {50})
+    assert (first, registration_zxids(driver)) == ({50}, {50})
 
 
-def test_early_reply_does_not_advance_watch_zxid() -> None:
+def test_call_reply_before_watch_registration_keeps_watch_zxid() -> None:
     driver = SessionDriver()
     driver.shake()
-    driver.ask(Asked())
+    driver.ask(PendingCall())
     driver.reply(1, zxid=50)
-    driver.session.watches.add(watch(WatchKind.DATA))
-    driver.ask(Asked())
+    driver.session.watches.add(make_registration(WatchKind.DATA))
+    driver.ask(PendingCall())
     driver.session.rewatch("/a")
-    first = registered_since(driver)
+    first = registration_zxids(driver)
 
     driver.reply(2, zxid=60)  # the server answers the call, but not the registration
     driver.session.lost("x", 0.0)
     driver.shake()
 
-    assert (first, registered_since(driver)) == ({50}, {50})
+    assert (first, registration_zxids(driver)) == ({50}, {50})
 
 
 def test_event_does_not_advance_last_zxid() -> None:
     """The connection may break before the next event of the same transaction, which must then be requested again."""
     driver = SessionDriver()
     driver.shake()
-    one = watch(WatchKind.DATA)
+    one = make_registration(WatchKind.DATA)
     driver.session.watches.add(one)
 
     driver.reply(-1, zxid=8, body=event(CHANGED, "/a"))
@@ -337,7 +337,7 @@ def test_event_does_not_advance_last_zxid() -> None:
 def test_session_event_of_server_fires_no_watch() -> None:
     driver = SessionDriver()
     driver.shake()
-    one = watch(WatchKind.DATA)
+    one = make_registration(WatchKind.DATA)
     driver.session.watches.add(one)
 
     driver.reply(-1, zxid=-1, body=event(-1, "/a"))
@@ -345,10 +345,10 @@ def test_session_event_of_server_fires_no_watch() -> None:
     assert not one.events
 
 
-def test_partial_reply_counts_as_silence() -> None:
+def test_incomplete_reply_does_not_postpone_silence_timeout() -> None:
     driver = SessionDriver()
     driver.shake(100.0)
-    driver.ask(Asked(), now=100.0)
+    driver.ask(PendingCall(), now=100.0)
     reply = frame(r.ReplyHeader(1, 0, 0).encode())
 
     for number, byte in enumerate(reply[:-1]):
@@ -360,10 +360,10 @@ def test_partial_reply_counts_as_silence() -> None:
     driver.session.tick(113.4)
 
 
-def test_end_of_former_session_is_tried_three_times() -> None:
+def test_close_of_previous_session_is_tried_three_times() -> None:
     driver = SessionDriver()
     driver.shake()
-    lose(driver)
+    lose_session(driver)
     attempts = []
     for number in range(4):
         driver.session.start(11.0 + number)
@@ -373,10 +373,10 @@ def test_end_of_former_session_is_tried_three_times() -> None:
     assert attempts == [9, 9, 9, 0]
 
 
-def test_read_only_session_is_kept_during_handshake() -> None:
+def test_read_only_connection_is_kept_while_credentials_are_sent() -> None:
     driver = SessionDriver(read_only=True)
     driver.session.add_credential("digest", b"bob:secret", None)
-    driver.session.tried = True  # another server was tried first
+    driver.session.tried = True  # as if the client had already tried a different server
 
     driver.session.start(1.0)
     driver.session.receive(frame(ConnectResponse(10_000, 9, b"p" * 16, True).encode()), 1.0)

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 from support.apache import free_port
-from support.simulation import Connect, client_of, simulate
-from support.states import until
+from support.simulation import Connect, make_client, simulate
+from support.states import read_until
 from support.waiting import DEADLINE_S
 
 from zoolet.client import Backoff, Client, ClosedError, ConnectionLossError, State
 from zoolet.testing import Server, Simulation
 
-# --- the start ---
+# --- before and at the start of a client ---
 
 
 def test_call_before_start_shows_how_to_start() -> None:
@@ -36,8 +36,8 @@ async def test_dropped_connection_suspends_session(server: Server, connect: Conn
     await zk.create("/here", ephemeral=True)
 
     server.drop(zk)
-    seen = await until(states, State.SUSPENDED)
-    seen += await until(states, State.CONNECTED)
+    seen = await read_until(states, State.SUSPENDED)
+    seen += await read_until(states, State.CONNECTED)
 
     assert seen == [State.CONNECTED, State.SUSPENDED, State.CONNECTED]
     assert zk.session_id == session_id
@@ -51,8 +51,8 @@ async def test_expired_session_is_lost_and_replaced(server: Server, connect: Con
     await zk.create("/here", ephemeral=True)
 
     server.expire(zk)
-    seen = await until(states, State.LOST)
-    seen += await until(states, State.CONNECTED)
+    seen = await read_until(states, State.LOST)
+    seen += await read_until(states, State.CONNECTED)
 
     assert seen == [State.CONNECTED, State.SUSPENDED, State.LOST, State.CONNECTED]
     assert zk.session_id not in (0, session_id)
@@ -61,7 +61,7 @@ async def test_expired_session_is_lost_and_replaced(server: Server, connect: Con
 
 def test_session_is_lost_after_timeout_without_server() -> None:
     async def main(sim: Simulation, server: Server) -> None:
-        async with client_of(server) as zk:
+        async with make_client(server) as zk:
             session_id = zk.session_id
             states = zk.states()
             server.refuse_connections()
@@ -84,7 +84,7 @@ def test_session_is_lost_after_timeout_without_server() -> None:
     simulate(main)
 
 
-async def test_closed_is_last_state(server: Server, connect: Connect) -> None:
+async def test_closed_is_final_state(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     states = zk.states()
 
@@ -95,14 +95,14 @@ async def test_closed_is_last_state(server: Server, connect: Connect) -> None:
     assert zk.state is State.CLOSED
 
 
-async def test_late_reader_sees_every_state(server: Server, connect: Connect) -> None:
+async def test_state_iterator_read_late_yields_every_state(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     states = zk.states()
     for _ in range(3):
         live = zk.states()
         server.drop(zk)
-        await until(live, State.SUSPENDED)
-        await until(live, State.CONNECTED)
+        await read_until(live, State.SUSPENDED)
+        await read_until(live, State.CONNECTED)
     await zk.aclose()
 
     seen = [state async for state in states]
@@ -110,7 +110,7 @@ async def test_late_reader_sees_every_state(server: Server, connect: Connect) ->
     assert seen == [State.CONNECTED, *[State.SUSPENDED, State.CONNECTED] * 3, State.CLOSED]
 
 
-async def test_wait_for_impossible_state_raises_on_close(server: Server, connect: Connect) -> None:
+async def test_wait_for_state_not_reached_raises_on_client_close(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     waiting = asyncio.create_task(zk.wait_for(State.LOST))
     await asyncio.sleep(0)
@@ -146,7 +146,7 @@ async def test_server_may_grant_different_timeout(connect: Connect) -> None:
         await zk.aclose()
 
 
-async def test_each_state_reaches_one_of_two_waits(embedded: Client) -> None:
+async def test_concurrent_waits_of_one_iterator_get_one_state_each(embedded: Client) -> None:
     states = embedded.states()
     assert await anext(states) is State.CONNECTED
     waits = [asyncio.create_task(anext(states)) for _ in range(2)]  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ async def test_each_state_reaches_one_of_two_waits(embedded: Client) -> None:
         assert await asyncio.gather(*waits) == [State.SUSPENDED, State.CONNECTED]
 
 
-async def test_cancelled_wait_for_state_leaves_others(embedded: Client) -> None:
+async def test_cancelled_wait_for_state_takes_no_state_from_other_wait(embedded: Client) -> None:
     states = embedded.states()
     await anext(states)
     cancelled, other = (asyncio.create_task(anext(states)) for _ in range(2))  # type: ignore[arg-type]

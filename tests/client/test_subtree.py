@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from zoolet.client import Client
-from zoolet.client.aio.subtree import MAX_IN_FLIGHT, request_each, subtree
+from zoolet.client.aio.subtree import MAX_IN_FLIGHT, request_each, walk_subtree
 from zoolet.protocol.errors import MarshallingError, NoAuthError, NoNodeError
 
 
-class Children:
+class ChildrenClient:
     """A client that supports only ``children()``, and counts requests in flight.
 
     Args:
@@ -36,27 +36,27 @@ class Children:
 
     async def read(self, root: str) -> dict[str, list[str]]:
         """Return the result of a walk through a subtree."""
-        return {path: names async for path, names in subtree(cast(Client, self), root)}
+        return {path: names async for path, names in walk_subtree(cast(Client, self), root)}
 
 
-async def test_wide_level_is_read_with_bounded_requests() -> None:
+async def test_children_of_wide_level_are_read_in_bounded_batches() -> None:
     names = [f"n{number}" for number in range(3 * MAX_IN_FLIGHT)]
-    children = Children({"/": names})
+    children = ChildrenClient({"/": names})
     assert await children.read("/") == {"/": names} | {f"/{name}": [] for name in names}
     assert children.most == MAX_IN_FLIGHT
 
 
-async def test_missing_and_secret_nodes_are_skipped() -> None:
+async def test_subtree_walk_skips_missing_and_unreadable_nodes() -> None:
     tree = {"/a": ["gone", "secret", "b"], "/a/gone": NoNodeError(), "/a/secret": NoAuthError(), "/a/b": ["c"]}
-    assert await Children(tree).read("/a") == {"/a": ["gone", "secret", "b"], "/a/b": ["c"], "/a/b/c": []}
+    assert await ChildrenClient(tree).read("/a") == {"/a": ["gone", "secret", "b"], "/a/b": ["c"], "/a/b/c": []}
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "."])
-async def test_invalid_child_name_from_server_stops_walk(name: str) -> None:
+async def test_invalid_child_name_from_server_stops_subtree_walk(name: str) -> None:
     with pytest.raises(MarshallingError, match="invalid child name"):
-        await Children({"/": [name]}).read("/")
+        await ChildrenClient({"/": [name]}).read("/")
 
 
-async def test_unexpected_error_stops_reading() -> None:
+async def test_unexpected_error_of_one_children_request_is_raised() -> None:
     with pytest.raises(NoAuthError):
-        await request_each(Children({"/b": NoAuthError()}).children, ["/a", "/b"], NoNodeError)
+        await request_each(ChildrenClient({"/b": NoAuthError()}).children, ["/a", "/b"], NoNodeError)

@@ -25,17 +25,17 @@ def test_suspension_is_difference_of_both_clocks() -> None:
     assert totals == [0.0, 0.0, 100.0, 100.0, 270.0]
 
 
-def test_total_is_0_without_suspension_clocks() -> None:
+def test_suspension_time_is_0_without_suspension_clocks() -> None:
     assert Suspensions(None).total() == 0.0
 
 
-def test_total_is_0_while_machine_runs() -> None:
+def test_suspension_time_is_0_while_machine_runs() -> None:
     suspensions = Suspensions()
 
     assert {suspensions.total() for _ in range(1_000)} == {0.0}
 
 
-def test_total_suspension_takes_microseconds() -> None:
+def test_reading_suspension_time_takes_microseconds() -> None:
     suspensions = Suspensions()
     started = time.process_time()
     for _ in range(10_000):
@@ -44,7 +44,7 @@ def test_total_suspension_takes_microseconds() -> None:
     assert time.process_time() - started < 0.1  # takes about 4 ms for 10,000 calls
 
 
-def test_reply_after_suspension_keeps_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reply_after_machine_suspension_keeps_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     suspended = 0.0
 
     def total(suspensions: Suspensions) -> float:
@@ -58,9 +58,9 @@ def test_reply_after_suspension_keeps_connection(monkeypatch: pytest.MonkeyPatch
         nonlocal suspended
         zk = await connect(timeout=12.0)
         states = zk.states()
-        suspended = 6.0  # of the 8 seconds until a silent connection is abandoned
+        suspended = 6.0  # a silent connection is abandoned after 8 seconds
         await zk.exists("/")
-        await asyncio.sleep(5)  # a ping is due after 4
+        await asyncio.sleep(5)  # long enough for a ping, which is due after 4 seconds
         await zk.aclose()
         seen.extend([state async for state in states])
 

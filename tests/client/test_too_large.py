@@ -24,26 +24,26 @@ from zoolet.client.recipes import (
 )
 from zoolet.testing import Server, Simulation, drop_request
 
-LIMIT: Final = 100_000
-LARGE: Final = bytes(LIMIT + 1)
-EXCEEDS: Final = r"the request has 100\d\d\d bytes, which may exceed the jute\.maxbuffer"
+LIMIT_BYTES: Final = 100_000
+LARGE_DATA: Final = bytes(LIMIT_BYTES + 1)
+LIMIT_MESSAGE: Final = r"the request has 100\d\d\d bytes, which may exceed the jute\.maxbuffer"
 Attempt = Callable[[Client], Awaitable[Any]]
 ATTEMPTS: Final[dict[str, Attempt]] = {
-    "create": lambda zk: zk.create("/a", LARGE, protected=True),
-    "Lock": lambda zk: Lock(zk, "/a", data=LARGE).acquire(),
-    "Lock, attempt": lambda zk: Lock(zk, "/a", data=LARGE).attempt(),
-    "Semaphore": lambda zk: Semaphore(zk, "/a", data=LARGE).acquire(),
-    "TryLock": lambda zk: TryLock(zk, "/a", data=LARGE).acquire(),
-    "DurableLock": lambda zk: DurableLock(zk, "/a", "o" * LIMIT).acquire(),
-    "PersistentEphemeral": lambda zk: PersistentEphemeral(zk, "/a", LARGE).__aenter__(),
-    "Party": lambda zk: Party(zk, "/a", LARGE).__aenter__(),
-    "Election": lambda zk: Election(zk, "/a", LARGE).lead(),
-    "Election, run": lambda zk: Election(zk, "/a", LARGE).run(asyncio.Event().wait),
-    "TwoPhaseCommit": lambda zk: TwoPhaseCommit(zk, "/a").propose("x" * LIMIT, ["one"]),
+    "create": lambda zk: zk.create("/a", LARGE_DATA, protected=True),
+    "Lock": lambda zk: Lock(zk, "/a", data=LARGE_DATA).acquire(),
+    "Lock, attempt": lambda zk: Lock(zk, "/a", data=LARGE_DATA).attempt(),
+    "Semaphore": lambda zk: Semaphore(zk, "/a", data=LARGE_DATA).acquire(),
+    "TryLock": lambda zk: TryLock(zk, "/a", data=LARGE_DATA).acquire(),
+    "DurableLock": lambda zk: DurableLock(zk, "/a", "o" * LIMIT_BYTES).acquire(),
+    "PersistentEphemeral": lambda zk: PersistentEphemeral(zk, "/a", LARGE_DATA).__aenter__(),
+    "Party": lambda zk: Party(zk, "/a", LARGE_DATA).__aenter__(),
+    "Election": lambda zk: Election(zk, "/a", LARGE_DATA).lead(),
+    "Election, run": lambda zk: Election(zk, "/a", LARGE_DATA).run(asyncio.Event().wait),
+    "TwoPhaseCommit": lambda zk: TwoPhaseCommit(zk, "/a").propose("x" * LIMIT_BYTES, ["one"]),
 }
 
 
-def limited(main: Callable[[Server, Client], Awaitable[Any]], limit: int = LIMIT) -> None:
+def run_with_limit(main: Callable[[Server, Client], Awaitable[Any]], limit: int = LIMIT_BYTES) -> None:
     """Run with a server that accepts small requests only, and a client."""
 
     async def run(sim: Simulation) -> None:
@@ -57,80 +57,80 @@ def limited(main: Callable[[Server, Client], Awaitable[Any]], limit: int = LIMIT
     sim.run(run(sim))
 
 
-def connects(server: Server) -> int:
+def connection_count(server: Server) -> int:
     """Return the number of connections that the server has accepted."""
     return sum(op.op == "connect" for op in server.ops())
 
 
-def test_single_request_names_its_size() -> None:
+def test_error_of_oversized_request_names_its_size() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with pytest.raises(ConnectionLossError, match=EXCEEDS):
-            await zk.create("/a", LARGE)
+        with pytest.raises(ConnectionLossError, match=LIMIT_MESSAGE):
+            await zk.create("/a", LARGE_DATA)
 
-    limited(main)
+    run_with_limit(main)
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
-def test_repeated_request_ends_after_three_attempts(name: str) -> None:
+def test_oversized_recipe_request_fails_after_three_attempts(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.get("/")
-        before = connects(server)
+        before = connection_count(server)
 
         async with asyncio.timeout(10):
-            with pytest.raises(ConnectionLossError, match=EXCEEDS):
+            with pytest.raises(ConnectionLossError, match=LIMIT_MESSAGE):
                 await ATTEMPTS[name](zk)
 
         await zk.get("/")
-        assert connects(server) - before <= 3
+        assert connection_count(server) - before <= 3
         await asyncio.sleep(60)
-        assert connects(server) - before <= 3
+        assert connection_count(server) - before <= 3
 
-    limited(main)
+    run_with_limit(main)
 
 
-def test_only_largest_request_is_suspected() -> None:
+def test_only_largest_request_is_blamed_for_closed_connection() -> None:
     async def main(server: Server, zk: Client) -> None:
-        small, large = zk.create("/b"), zk.create("/a", LARGE)
+        small, large = zk.create("/b"), zk.create("/a", LARGE_DATA)
         errors = await asyncio.gather(small, large, return_exceptions=True)
 
         assert [getattr(error, "refusals", None) for error in errors][1] == 1
         assert getattr(errors[0], "refusals", 0) == 0
 
-    limited(main)
+    run_with_limit(main)
 
 
-def test_waiting_lock_survives_oversized_request() -> None:
+def test_waiting_lock_survives_oversized_request_of_same_client() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Client(server.hosts) as other:
             held = await Lock(other, "/l").acquire()
             waiting = asyncio.create_task(Lock(zk, "/l").acquire())
             await asyncio.sleep(1)
             with pytest.raises(ConnectionLossError):
-                await Lock(zk, "/a", data=LARGE).acquire()
+                await Lock(zk, "/a", data=LARGE_DATA).acquire()
 
             await held.release()
             async with asyncio.timeout(5):
                 await (await waiting).release()
 
-    limited(main)
+    run_with_limit(main)
 
 
-def test_refused_value_of_registration_fails_block() -> None:
+def test_oversized_value_of_persistent_ephemeral_fails_its_block() -> None:
     async def main(server: Server, zk: Client) -> None:
         async def register() -> None:
             async with PersistentEphemeral(zk, "/a", b"small") as node:
                 with pytest.raises(ConnectionLossError):
-                    await node.set(LARGE)
+                    await node.set(LARGE_DATA)
                 await asyncio.sleep(60)
 
-        with pytest.raises(ConnectionLossError, match=EXCEEDS):
+        with pytest.raises(ConnectionLossError, match=LIMIT_MESSAGE):
             await register()
 
-    limited(main)
+    run_with_limit(main)
 
 
-@pytest.mark.parametrize("size", [LIMIT - 80, 1_048_575 - 80], ids=["of the server", "of the client"])
-def test_task_just_below_limit_gets_error_as_result(size: int) -> None:
+@pytest.mark.parametrize("size", [LIMIT_BYTES - 80, 1_048_575 - 80], ids=["of the server", "of the client"])
+def test_result_of_task_just_below_limit_is_error(size: int) -> None:
     async def work(task: str, value: Any) -> Any:
         return len(value)
 
@@ -143,10 +143,10 @@ def test_task_just_below_limit_gets_error_as_result(size: int) -> None:
                 assert "bytes" in (await master.result(task, timeout=60))["error"]
             assert (await master.result(small, timeout=60))["result"] == 1
 
-    limited(main, max(LIMIT, size + 80))
+    run_with_limit(main, max(LIMIT_BYTES, size + 80))
 
 
-@pytest.mark.parametrize("size", [LIMIT - 80, 1_048_575 - 80], ids=["of the server", "of the client"])
+@pytest.mark.parametrize("size", [LIMIT_BYTES - 80, 1_048_575 - 80], ids=["of the server", "of the client"])
 def test_entry_just_below_limit_does_not_block_queue(size: int) -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q")
@@ -157,16 +157,16 @@ def test_entry_just_below_limit_does_not_block_queue(size: int) -> None:
         with pytest.raises(TimeoutError):
             await queue.get(timeout=1)
 
-    limited(main, max(LIMIT, size + 80))
+    run_with_limit(main, max(LIMIT_BYTES, size + 80))
 
 
-def test_small_request_is_repeated_after_many_closes() -> None:
+def test_small_request_is_repeated_after_many_closed_connections() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(drop_request(), "create", times=10):
             with pytest.raises(ConnectionLossError) as caught:
                 await zk.create("/a")
             assert caught.value.refusals == 0
             async with Lock(zk, "/l"):
-                assert connects(server) > 5
+                assert connection_count(server) > 5
 
-    limited(main)
+    run_with_limit(main)

@@ -99,12 +99,12 @@ async def test_empty_transaction_sends_nothing(zk: Client) -> None:
     ],
     ids=["check", "create", "set", "delete"],
 )
-async def test_transaction_refuses_final_slash_at_call(add: Callable[[Any], None]) -> None:
+async def test_transaction_method_refuses_path_with_final_slash(add: Callable[[Any], None]) -> None:
     with pytest.raises(ValueError, match="end with /"):
         add(Client("127.0.0.1:1").transaction())
 
 
-async def test_transaction_refuses_bad_paths_at_call() -> None:
+async def test_transaction_method_refuses_invalid_path() -> None:
     t = Client("127.0.0.1:1").transaction()
 
     for path, error in BAD_PATHS:
@@ -117,7 +117,7 @@ async def test_transaction_refuses_bad_paths_at_call() -> None:
     assert len(t) == 0
 
 
-async def test_error_of_large_transaction_starts_with_multi(zk: Client) -> None:
+async def test_oversized_transaction_error_names_multi_and_limit(zk: Client) -> None:
     t = zk.transaction()
     t.create("/a", bytes(2_000_000))
 

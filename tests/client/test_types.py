@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from support.rooms import ROOT
-from support.type_checker import checked, kinds_of_errors, revealed
+from support.type_checker import check_program, error_codes, revealed_types
 
-PROGRAM = """
+TYPED_PROGRAM = """
 from zoolet.client import Client, Event, Stat, State
 
 
@@ -40,7 +40,7 @@ async def main() -> None:
             reveal_type(one)
         print(path, state, stat, event_of)
 """
-WRONG = """
+WRONG_PROGRAM = """
 from zoolet.client import Client
 
 
@@ -51,7 +51,7 @@ async def main(zk: Client) -> None:
     stat = await zk.exists("/a")
     stat.version
 """
-REVEALED = [
+REVEALED_TYPES = [
     "zoolet.client.client.Client[bytes]",
     "tuple[bytes, zoolet.protocol.records.Stat]",
     "zoolet.protocol.records.Stat | None",
@@ -69,16 +69,16 @@ REVEALED = [
 
 
 @pytest.mark.slow
-def test_user_program_is_typed(tmp_path: Path) -> None:
-    messages = checked(tmp_path, PROGRAM)
+def test_types_of_user_program_are_inferred(tmp_path: Path) -> None:
+    messages = check_program(tmp_path, TYPED_PROGRAM)
 
     assert messages[-1] == "Success: no issues found in 1 source file"
-    assert revealed(messages) == REVEALED
+    assert revealed_types(messages) == REVEALED_TYPES
 
 
 @pytest.mark.slow
 def test_type_errors_in_user_program_are_found(tmp_path: Path) -> None:
-    assert kinds_of_errors(checked(tmp_path, WRONG)) == ["arg-type", "call-arg", "call-arg", "union-attr"]
+    assert error_codes(check_program(tmp_path, WRONG_PROGRAM)) == ["arg-type", "call-arg", "call-arg", "union-attr"]
 
 
 REVEALED_BLOCKING = {
@@ -98,18 +98,18 @@ REVEALED_BLOCKING = {
 
 
 @pytest.mark.slow
-def test_recipes_for_threads_have_types(tmp_path: Path) -> None:
+def test_types_of_blocking_recipes_are_inferred(tmp_path: Path) -> None:
     program = (
         "from zoolet.client.blocking import Client, recipes as r\n"
         "with Client('x') as zk, zk.lock('/l') as lease, r.ChildrenCache(zk, '/c') as cache:\n"
     )
 
-    messages = checked(tmp_path, program + "".join(f"    reveal_type({line})\n" for line in REVEALED_BLOCKING))
+    messages = check_program(tmp_path, program + "".join(f"    reveal_type({line})\n" for line in REVEALED_BLOCKING))
 
-    assert dict(zip(REVEALED_BLOCKING, revealed(messages), strict=True)) == REVEALED_BLOCKING
+    assert dict(zip(REVEALED_BLOCKING, revealed_types(messages), strict=True)) == REVEALED_BLOCKING
 
 
-WRONG_BLOCKING = """
+WRONG_BLOCKING_PROGRAM = """
 from zoolet.client.blocking import Client, recipes as r
 def f(zk: Client) -> None:
     r.Lock(zk, "/l", tmeout=3)
@@ -122,8 +122,8 @@ def f(zk: Client) -> None:
 
 
 @pytest.mark.slow
-def test_mistakes_with_recipes_for_threads_are_found(tmp_path: Path) -> None:
-    found = kinds_of_errors(checked(tmp_path, WRONG_BLOCKING))
+def test_type_errors_with_blocking_recipes_are_found(tmp_path: Path) -> None:
+    found = error_codes(check_program(tmp_path, WRONG_BLOCKING_PROGRAM))
 
     assert found == ["call-arg", "arg-type", "attr-defined", "arg-type", "arg-type", "arg-type"]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import get_origin
 
 import pytest
-from support.type_checker import errors_by_both
+from support.type_checker import errors_of_both_checkers
 
 from zoolet.client import Client, blocking, recipes
 from zoolet.client.blocking import recipes as blocking_recipes
 from zoolet.client.serializers import Serializer
 
-VALUES = """
+VALUES_PROGRAM = """
 from typing import Any
 
 from zoolet.client import Client, recipes as r
@@ -131,7 +131,7 @@ async def recipes(zk: Client, numbers: Client[int], anything: Client[Any]) -> No
     numbers.lock("/l")
     r.Queue("x", "/q")  # wrong
 """
-EVERY_RECIPE = """
+EVERY_RECIPE_PROGRAM = """
 from zoolet.client import Client, recipes as r
 
 async def work(task: str, value: object) -> float:
@@ -169,7 +169,7 @@ async def program(zk: Client[int]) -> None:
 """
 
 
-def for_threads(program: str) -> str:
+def as_blocking_program(program: str) -> str:
     """Return the program rewritten for the blocking client."""
     imported = "from zoolet.client.blocking import Client, recipes as r"
     return re.sub(
@@ -178,8 +178,8 @@ def for_threads(program: str) -> str:
 
 
 @pytest.mark.slow
-def test_only_wrong_values_are_type_errors(tmp_path: Path) -> None:
-    programs = {"asyncio_client.py": VALUES, "blocking_client.py": for_threads(VALUES)}
+def test_type_checkers_reject_only_wrong_values(tmp_path: Path) -> None:
+    programs = {"asyncio_client.py": VALUES_PROGRAM, "blocking_client.py": as_blocking_program(VALUES_PROGRAM)}
     wrong = {
         f"{name}:{number}"
         for name, program in programs.items()
@@ -187,20 +187,23 @@ def test_only_wrong_values_are_type_errors(tmp_path: Path) -> None:
         if line.endswith("# wrong")
     }
 
-    for checker, errors in errors_by_both(tmp_path, programs).items():
+    for checker, errors in errors_of_both_checkers(tmp_path, programs).items():
         assert {place: errors.get(place) for place in errors.keys() ^ wrong} == {}, checker
     assert len(wrong) > 70
 
 
 @pytest.mark.slow
-def test_every_recipe_has_types(tmp_path: Path) -> None:
-    programs = {"asyncio_client.py": EVERY_RECIPE, "blocking_client.py": for_threads(EVERY_RECIPE)}
+def test_types_of_every_recipe_are_inferred(tmp_path: Path) -> None:
+    programs = {
+        "asyncio_client.py": EVERY_RECIPE_PROGRAM,
+        "blocking_client.py": as_blocking_program(EVERY_RECIPE_PROGRAM),
+    }
 
-    assert set(re.findall(r"r\.(\w+)\(zk, ", EVERY_RECIPE)) == set(blocking_recipes.RECIPES)
-    assert errors_by_both(tmp_path, programs) == {"mypy": {}, "pyright": {}}
+    assert set(re.findall(r"r\.(\w+)\(zk, ", EVERY_RECIPE_PROGRAM)) == set(blocking_recipes.RECIPES)
+    assert errors_of_both_checkers(tmp_path, programs) == {"mypy": {}, "pyright": {}}
 
 
-def test_classes_have_arguments_at_run_time() -> None:
+def test_generic_classes_are_subscriptable_at_run_time() -> None:
     assert type(Client[bytes]("127.0.0.1:1")) is Client
     assert type(blocking.Client[bytes]("127.0.0.1:1")) is blocking.Client
     for module in (recipes, blocking_recipes):

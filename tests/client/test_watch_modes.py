@@ -18,13 +18,13 @@ from zoolet.testing import Server
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
-OTHERS: Final[dict[str, Callable[[Client], Watcher]]] = {
+OTHER_WATCHES: Final[dict[str, Callable[[Client], Watcher]]] = {
     "data": lambda zk: zk.watch_data("/a"),
     "exists": lambda zk: zk.watch_exists("/a"),
     "children": lambda zk: zk.watch_children("/a"),
     "persistent": lambda zk: zk.watch("/a"),
 }
-TOLD: Final = {"data": CHANGED, "exists": CHANGED, "children": CHILDREN, "persistent": CHANGED}
+EXPECTED_EVENTS: Final = {"data": CHANGED, "exists": CHANGED, "children": CHILDREN, "persistent": CHANGED}
 
 
 @pytest.fixture(params=["3.8", "3.9", "apache"])
@@ -42,8 +42,8 @@ async def pair(request: pytest.FixtureRequest, connect: Connect) -> AsyncIterato
         yield one, two
 
 
-async def delivers(watch: Watcher, wanted: set[EventType]) -> None:
-    """Wait for events of "/a" of these types, in any order.
+async def wait_for_events(watch: Watcher, wanted: set[EventType]) -> None:
+    """Wait until events of exactly the types in *wanted* have arrived for ``/a``, in any order.
 
     If the watch is registered again during a change, the client finds it by comparison, so an event can arrive twice.
     """
@@ -56,10 +56,12 @@ async def delivers(watch: Watcher, wanted: set[EventType]) -> None:
 
 
 @pytest.mark.parametrize("order", ["cache first", "other first", "other at once", "other ended"])
-@pytest.mark.parametrize("other", OTHERS)
-async def test_watch_and_tree_cache_of_one_path_both_work(pair: tuple[Client, Client], other: str, order: str) -> None:
+@pytest.mark.parametrize("other", OTHER_WATCHES)
+async def test_watch_and_tree_cache_of_same_path_both_get_events(
+    pair: tuple[Client, Client], other: str, order: str
+) -> None:
     one, two = pair
-    cache, watch = TreeCache(one, "/a"), OTHERS[other](one)
+    cache, watch = TreeCache(one, "/a"), OTHER_WATCHES[other](one)
     async with AsyncExitStack() as stack:
         if order == "other at once":
             await asyncio.gather(stack.enter_async_context(cache), stack.enter_async_context(watch))
@@ -83,10 +85,10 @@ async def test_watch_and_tree_cache_of_one_path_both_work(pair: tuple[Client, Cl
             event = await asyncio.wait_for(watch.next(), DEADLINE_S)
             if other == "persistent" and event.type == CHILDREN:
                 event = await asyncio.wait_for(watch.next(), DEADLINE_S)
-            assert (event.type, event.path) == (TOLD[other], "/a")
+            assert (event.type, event.path) == (EXPECTED_EVENTS[other], "/a")
 
 
-async def test_persistent_and_recursive_watch_both_report(pair: tuple[Client, Client]) -> None:
+async def test_persistent_and_recursive_watch_of_path_both_get_events(pair: tuple[Client, Client]) -> None:
     one, two = pair
     async with one.watch("/a", recursive=True) as recursive, one.watch("/a") as persistent:
         await two.create("/a/y")
@@ -100,7 +102,7 @@ async def test_persistent_and_recursive_watch_both_report(pair: tuple[Client, Cl
         assert [event.path for event in below] == ["/a/y", "/a/y/deep", "/a/x", "/a"]
 
 
-async def test_watch_survives_end_of_recursive_watch(pair: tuple[Client, Client]) -> None:
+async def test_other_watches_survive_end_of_recursive_watch(pair: tuple[Client, Client]) -> None:
     one, two = pair
     async with AsyncExitStack() as stack:
         async with one.watch("/a", recursive=True):
@@ -113,17 +115,17 @@ async def test_watch_survives_end_of_recursive_watch(pair: tuple[Client, Client]
 
         assert (await asyncio.wait_for(children.next(), DEADLINE_S)).type == CHILDREN
         assert (await asyncio.wait_for(data.next(), DEADLINE_S)).type == CHANGED
-        await delivers(persistent, {CHILDREN, CHANGED})
+        await wait_for_events(persistent, {CHILDREN, CHANGED})
 
 
 @pytest.mark.parametrize("kind", ["children", "data", "persistent"])
-async def test_watch_set_as_recursive_one_ends_gets_events(pair: tuple[Client, Client], kind: str) -> None:
+async def test_watch_entered_while_recursive_watch_ends_gets_events(pair: tuple[Client, Client], kind: str) -> None:
     one, two = pair
     for _ in range(5):
         async with AsyncExitStack() as stack:
             recursive = one.watch("/a", recursive=True)
             await recursive.__aenter__()
-            watch = OTHERS[kind](one)
+            watch = OTHER_WATCHES[kind](one)
             entering = asyncio.ensure_future(stack.enter_async_context(watch))
             await asyncio.sleep(0)
             await recursive.__aexit__(None, None, None)
@@ -131,4 +133,6 @@ async def test_watch_set_as_recursive_one_ends_gets_events(pair: tuple[Client, C
             node = await two.create("/a/n-", sequential=True)
             await two.set("/a", node.encode())
 
-            await delivers(watch, {"children": {CHILDREN}, "data": {CHANGED}, "persistent": {CHILDREN, CHANGED}}[kind])
+            await wait_for_events(
+                watch, {"children": {CHILDREN}, "data": {CHANGED}, "persistent": {CHILDREN, CHANGED}}[kind]
+            )

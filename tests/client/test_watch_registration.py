@@ -8,7 +8,16 @@ from collections.abc import Callable
 import pytest
 from support.simulation import Connect
 from support.waiting import DEADLINE_S
-from support.watch_events import CHANGED, CHILDREN, CREATED, delivered, next_events, rest, result_of, waits
+from support.watch_events import (
+    CHANGED,
+    CHILDREN,
+    CREATED,
+    drain_events,
+    is_idle,
+    next_events,
+    result_of,
+    type_and_path,
+)
 
 from zoolet.client import Client, State, serializers
 from zoolet.client.aio.watcher import Watcher
@@ -64,7 +73,7 @@ async def test_server_has_watch_only_inside_block(zk: Client, how: str) -> None:
     assert not zk.statistics().registrations
 
 
-async def test_failing_block_removes_its_watch(zk: Client) -> None:
+async def test_failing_watch_block_removes_its_watch(zk: Client) -> None:
     with pytest.raises(KeyError):
         async with zk.watch("/a"):
             raise KeyError
@@ -82,7 +91,7 @@ async def test_unclosed_watch_is_removed_with_session(server: Server, connect: C
     assert not server.watches()
 
 
-async def test_second_watch_of_path_keeps_server_watch(zk: Client) -> None:
+async def test_server_watch_stays_until_last_watch_ends(zk: Client) -> None:
     async with zk.watch("/a") as longer:
         async with zk.watch("/a") as shorter:
             await zk.create("/a")
@@ -106,10 +115,10 @@ async def test_watches_of_different_kinds_on_path_all_fire(server: Server, conne
         await zk.set("/a", b"1")
         await zk.create("/a/x")
 
-        assert await rest(zk, staying) == [(CHANGED, "/a"), (CHILDREN, "/a")]
-        assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/a/x")]
-        assert delivered(result_of(data.next())) == (CHANGED, "/a")
-        assert delivered(result_of(children.next())) == (CHILDREN, "/a")
+        assert await drain_events(zk, staying) == [(CHANGED, "/a"), (CHILDREN, "/a")]
+        assert await drain_events(zk, deep) == [(CHANGED, "/a"), (CREATED, "/a/x")]
+        assert type_and_path(result_of(data.next())) == (CHANGED, "/a")
+        assert type_and_path(result_of(children.next())) == (CHILDREN, "/a")
     assert not server.watches()
 
 
@@ -120,10 +129,10 @@ async def test_apache_keeps_watches_of_different_kinds(apache: str, connect: Con
         await zk.set(path, b"1")
         await zk.set(path, b"2")
 
-        assert await rest(zk, staying) == [(CHANGED, path), (CHANGED, path)]
+        assert await drain_events(zk, staying) == [(CHANGED, path), (CHANGED, path)]
 
 
-async def test_watch_ended_before_one_shot_leaves_nothing(server: Server, connect: Connect) -> None:
+async def test_fired_one_shot_watch_outliving_other_watch_is_removed(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with zk.watch_data("/a") as once:
@@ -137,7 +146,7 @@ async def test_watch_ended_before_one_shot_leaves_nothing(server: Server, connec
 
 @pytest.mark.parametrize("make", [Client.watch_data, Client.watch_exists, Client.watch_children])
 @pytest.mark.parametrize("recursive", [False, True])
-async def test_one_shot_watch_outlives_earlier_watch(
+async def test_one_shot_watch_outlives_earlier_persistent_watch(
     hosts: str, zk: Client, make: Callable[[Client, str], Watcher], recursive: bool
 ) -> None:
     await zk.create("/a")
@@ -148,11 +157,11 @@ async def test_one_shot_watch_outlives_earlier_watch(
         await zk.create("/a/x")
         await zk.sync()
 
-        assert not waits(once)
+        assert not is_idle(once)
     assert not await zk.check_watches("/a")
 
 
-async def test_one_shot_watch_set_while_earlier_ends_works(zk: Client) -> None:
+async def test_one_shot_watch_set_while_persistent_watch_ends_fires(zk: Client) -> None:
     await zk.create("/a")
     staying = await zk.watch("/a").__aenter__()
     once = zk.watch_data("/a")
@@ -161,11 +170,11 @@ async def test_one_shot_watch_set_while_earlier_ends_works(zk: Client) -> None:
     await zk.set("/a", b"1")
     await zk.sync()
 
-    assert not waits(once)
+    assert not is_idle(once)
     assert not await zk.check_watches("/a")
 
 
-async def test_persistent_watch_set_while_earlier_ends_works(zk: Client) -> None:
+async def test_persistent_watch_set_before_earlier_watch_ends_fires(zk: Client) -> None:
     await zk.create("/a")
     before, after = await zk.watch("/a").__aenter__(), zk.watch("/a")
     await asyncio.gather(after.__aenter__(), before.__aexit__(None, None, None))
@@ -173,13 +182,13 @@ async def test_persistent_watch_set_while_earlier_ends_works(zk: Client) -> None
     await zk.set("/a", b"1")
     await zk.sync()
 
-    assert not waits(after)
+    assert not is_idle(after)
     await after.__aexit__(None, None, None)
     assert not await zk.check_watches("/a")
 
 
 @pytest.mark.parametrize("make", [Client.watch_data, Client.watch_exists, Client.watch_children])
-async def test_one_shot_watch_set_while_same_kind_ends_works(
+async def test_one_shot_watch_set_while_watch_of_same_kind_ends_fires(
     zk: Client, make: Callable[[Client, str], Watcher]
 ) -> None:
     await zk.create("/a")
@@ -189,10 +198,10 @@ async def test_one_shot_watch_set_while_same_kind_ends_works(
     await zk.delete("/a")
     await zk.sync()
 
-    assert not waits(after)
+    assert not is_idle(after)
 
 
-async def test_watch_entered_as_other_is_left_gets_events(zk: Client) -> None:
+async def test_persistent_watch_set_after_earlier_watch_ends_fires(zk: Client) -> None:
     await zk.create("/a")
     before, after = await zk.watch("/a").__aenter__(), zk.watch("/a")
     await asyncio.gather(before.__aexit__(None, None, None), after.__aenter__())
@@ -200,7 +209,7 @@ async def test_watch_entered_as_other_is_left_gets_events(zk: Client) -> None:
     await zk.set("/a", b"1")
     await zk.sync()
 
-    assert not waits(after)
+    assert not is_idle(after)
     await after.__aexit__(None, None, None)
 
 
@@ -214,7 +223,7 @@ async def test_last_watch_of_path_removes_ended_watches(server: Server, connect:
     assert not server.watches()
 
 
-async def test_data_watch_of_undecodable_data_leaves_nothing(server: Server, connect: Connect) -> None:
+async def test_data_watch_of_undecodable_data_is_removed(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts, serializer=serializers.json)
     server.populate({"/a": b"{"})
 
@@ -251,7 +260,7 @@ async def test_cancelled_registration_leaves_no_server_watch(server: Server, con
         assert not zk.statistics().registrations
 
 
-async def test_disconnected_block_is_left_without_waiting(server: Server, connect: Connect) -> None:
+async def test_watch_block_of_offline_client_exits_without_waiting(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     watch = zk.watch("/a")
     await watch.__aenter__()

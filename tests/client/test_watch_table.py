@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.registrations import table, watch
+from support.registrations import make_registration, make_table
 
 from zoolet.client import Event, EventType, WatchOverflowError
 from zoolet.client.wire.watches import WatchKind, WatchTable
@@ -29,8 +29,8 @@ CHILDREN = EventType.NODE_CHILDREN_CHANGED
     ],
 )
 def test_event_fires_matching_kinds_of_watch(type_: EventType, fired: set[WatchKind]) -> None:
-    watches = {kind: watch(kind) for kind in WatchKind}
-    made = table(*watches.values())
+    watches = {kind: make_registration(kind) for kind in WatchKind}
+    made = make_table(*watches.values())
 
     made.fire(Event(type_, "/a"))
 
@@ -44,32 +44,32 @@ def test_event_fires_matching_kinds_of_watch(type_: EventType, fired: set[WatchK
     ("path", "reached"), [("/a", True), ("/a/b/c", True), ("/", False), ("/ab", False), ("/b/a", False)]
 )
 def test_recursive_watch_covers_node_and_descendants(path: str, reached: bool) -> None:
-    one = watch(WatchKind.RECURSIVE)
+    one = make_registration(WatchKind.RECURSIVE)
 
-    table(one).fire(Event(CHANGED, path))
+    make_table(one).fire(Event(CHANGED, path))
 
     assert bool(one.events) is reached
 
 
-def test_server_removes_only_unneeded_watches() -> None:
-    first, second = watch(WatchKind.PERSISTENT), watch(WatchKind.PERSISTENT)
-    made = table(first, second)
+def test_server_watch_is_removed_only_with_its_last_registration() -> None:
+    first, second = make_registration(WatchKind.PERSISTENT), make_registration(WatchKind.PERSISTENT)
+    made = make_table(first, second)
 
     assert made.remove(first) is None
     assert made.remove(second) is WatcherType.ANY
     assert made.remove(second) is None
 
 
-def test_fired_watch_is_not_removed_at_server() -> None:
-    one = watch(WatchKind.DATA)
-    made = table(one)
+def test_fired_one_shot_watch_is_not_removed_again_at_server() -> None:
+    one = make_registration(WatchKind.DATA)
+    made = make_table(one)
     made.fire(Event(CHANGED, "/a"))
 
     assert made.remove(one) is None
 
 
-def test_overflow_drops_all_events_and_is_raised_once() -> None:
-    one = watch(WatchKind.PERSISTENT, limit=2)
+def test_watch_overflow_drops_all_events_and_is_raised_once() -> None:
+    one = make_registration(WatchKind.PERSISTENT, limit=2)
     for _ in range(3):
         one.deliver(Event(CHANGED, "/a"))
 
@@ -78,10 +78,10 @@ def test_overflow_drops_all_events_and_is_raised_once() -> None:
     assert one.pop() is None
 
 
-def test_ten_thousand_watches_fit_into_small_requests() -> None:
+def test_ten_thousand_watches_fit_into_requests_below_128_kib() -> None:
     paths = [f"/some/rather/long/path/of/an/application/{number:05d}" for number in range(10_000)]
     kinds = [WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD, WatchKind.PERSISTENT, WatchKind.RECURSIVE]
-    made = table(*[watch(kinds[number % 5], path) for number, path in enumerate(paths)])
+    made = make_table(*[make_registration(kinds[number % 5], path) for number, path in enumerate(paths)])
 
     requests = made.batches(77)
 
@@ -102,34 +102,34 @@ def test_ten_thousand_watches_fit_into_small_requests() -> None:
     assert delivered[WatchKind.PERSISTENT] == paths[3::5]
     assert set(delivered[WatchKind.DATA]) == set(paths[0::5]) | set(
         paths[3::5]
-    )  # persistent watches catch up like watches that fire
+    )  # a persistent watch is also restored as data watch, which fires for a missed change
     assert set(delivered[WatchKind.CHILD]) == set(paths[2::5]) | set(paths[3::5])
     assert delivered[WatchKind.EXIST] == paths[1::5]
 
 
 @pytest.mark.parametrize("name", ["é", "語", "\N{SNOWMAN}"])
 def test_non_ascii_paths_keep_requests_below_128_kib(name: str) -> None:
-    made = table(*[watch(WatchKind.DATA, f"/{name * 300}{number}") for number in range(1000)])
+    made = make_table(*[make_registration(WatchKind.DATA, f"/{name * 300}{number}") for number in range(1000)])
 
     assert all(len(body) + 8 < 128 << 10 for _, body in made.batches(0))
 
 
-def test_path_watched_twice_is_sent_once() -> None:
-    ((op, body),) = table(watch(WatchKind.DATA), watch(WatchKind.DATA)).batches(5)
+def test_path_watched_twice_is_restored_once() -> None:
+    ((op, body),) = make_table(make_registration(WatchKind.DATA), make_registration(WatchKind.DATA)).batches(5)
 
     assert op == OpCode.SET_WATCHES
     assert r.SetWatches.decode(body).dataWatches == ["/a"]
 
 
-def test_no_watches_send_nothing() -> None:
+def test_empty_watch_table_needs_no_request() -> None:
     assert WatchTable().batches(5) == []
 
 
 def test_watch_of_missing_node_waits_for_its_creation() -> None:
-    one = watch(WatchKind.PERSISTENT)
+    one = make_registration(WatchKind.PERSISTENT)
     one.exists = False
 
-    ((_, body),) = table(one).batches(5)
+    ((_, body),) = make_table(one).batches(5)
     reported = r.SetWatches2.decode(body)
 
     assert (reported.existWatches, reported.dataWatches, reported.childWatches) == (["/a"], [], [])

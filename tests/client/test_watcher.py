@@ -7,7 +7,16 @@ import asyncio
 import pytest
 from support.simulation import Connect
 from support.waiting import DEADLINE_S
-from support.watch_events import CHANGED, CHILDREN, CREATED, DELETED, delivered, next_events, rest, result_of
+from support.watch_events import (
+    CHANGED,
+    CHILDREN,
+    CREATED,
+    DELETED,
+    drain_events,
+    next_events,
+    result_of,
+    type_and_path,
+)
 
 from zoolet.client import Client, NoNodeError
 from zoolet.testing import Server
@@ -42,7 +51,7 @@ async def test_persistent_watch_ignores_other_nodes(zk: Client) -> None:
         await zk.set("/a/x", b"")
         await zk.create("/a/x/y")
 
-        assert await rest(zk, events) == [(CHILDREN, "/a")]
+        assert await drain_events(zk, events) == [(CHILDREN, "/a")]
 
 
 async def test_recursive_watch_reports_each_node_below(zk: Client) -> None:
@@ -54,7 +63,7 @@ async def test_recursive_watch_reports_each_node_below(zk: Client) -> None:
         await zk.set("/a", b"1")
         await zk.delete("/a", recursive=True)
 
-        assert await rest(zk, events) == [
+        assert await drain_events(zk, events) == [
             (CREATED, "/a/x"),
             (CREATED, "/a/x/y"),
             (CHANGED, "/a/x/y"),
@@ -80,7 +89,7 @@ async def test_data_watch_returns_data_and_fires_once(zk: Client) -> None:
         await zk.set("/a", b"2", version=stat.version)
         await zk.set("/a", b"3")
 
-        events = [delivered(event) async for event in watch]
+        events = [type_and_path(event) async for event in watch]
 
     assert value == b"1"
     assert events == [(CHANGED, "/a")]
@@ -91,7 +100,7 @@ async def test_data_watch_reports_deletion(zk: Client) -> None:
     async with zk.watch_data("/a") as watch:
         await zk.delete("/a")
 
-        assert delivered(await watch.next()) == (DELETED, "/a")
+        assert type_and_path(await watch.next()) == (DELETED, "/a")
 
 
 async def test_exists_watch_reports_creation(zk: Client) -> None:
@@ -99,16 +108,16 @@ async def test_exists_watch_reports_creation(zk: Client) -> None:
         assert watch.initial is None
         await zk.create("/a")
 
-        assert delivered(await watch.next()) == (CREATED, "/a")
+        assert type_and_path(await watch.next()) == (CREATED, "/a")
 
 
-async def test_exists_watch_of_existing_node_awaits_change(zk: Client) -> None:
+async def test_exists_watch_of_existing_node_reports_change(zk: Client) -> None:
     await zk.create("/a")
     async with zk.watch_exists("/a") as watch:
         assert watch.initial == await zk.exists("/a")
         await zk.set("/a", b"1")
 
-        assert delivered(await watch.next()) == (CHANGED, "/a")
+        assert type_and_path(await watch.next()) == (CHANGED, "/a")
 
 
 async def test_children_watch_reports_deleted_child(zk: Client) -> None:
@@ -118,7 +127,7 @@ async def test_children_watch_reports_deleted_child(zk: Client) -> None:
         await zk.set("/a", b"1")
         await zk.delete("/a/x")
 
-        assert delivered(await watch.next()) == (CHILDREN, "/a")
+        assert type_and_path(await watch.next()) == (CHILDREN, "/a")
 
 
 async def test_children_watch_reports_deletion_of_node(zk: Client) -> None:
@@ -126,10 +135,10 @@ async def test_children_watch_reports_deletion_of_node(zk: Client) -> None:
     async with zk.watch_children("/a") as watch:
         await zk.delete("/a")
 
-        assert delivered(await watch.next()) == (DELETED, "/a")
+        assert type_and_path(await watch.next()) == (DELETED, "/a")
 
 
-async def test_fired_watch_rejects_next(zk: Client) -> None:
+async def test_next_raises_after_one_shot_watch_fired(zk: Client) -> None:
     async with zk.watch_exists("/a") as watch:
         await zk.create("/a")
         await watch.next()
@@ -138,7 +147,7 @@ async def test_fired_watch_rejects_next(zk: Client) -> None:
             await watch.next()
 
 
-async def test_watch_of_missing_node_is_not_set(zk: Client) -> None:
+async def test_data_or_children_watch_of_missing_node_is_not_set(zk: Client) -> None:
     for watch in (zk.watch_data("/a"), zk.watch_children("/a")):
         with pytest.raises(NoNodeError) as caught:
             await watch.__aenter__()
@@ -146,7 +155,7 @@ async def test_watch_of_missing_node_is_not_set(zk: Client) -> None:
     assert not await zk.check_watches("/a")
 
 
-async def test_changes_by_other_clients_are_delivered(hosts: str, zk: Client, connect: Connect) -> None:
+async def test_watch_delivers_changes_by_other_clients(hosts: str, zk: Client, connect: Connect) -> None:
     other = await connect(hosts)
     async with zk.watch("/", recursive=True) as events:
         await other.create("/a")
@@ -154,7 +163,7 @@ async def test_changes_by_other_clients_are_delivered(hosts: str, zk: Client, co
         assert await next_events(events, 1) == [(CREATED, "/a")]
 
 
-async def test_events_carry_zxid_where_server_sends_it(server: Server, connect: Connect) -> None:
+async def test_watch_event_has_zxid_of_its_change(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     async with zk.watch("/a") as events:
         stat = (await zk.create_and_stat("/a"))[1]
@@ -162,16 +171,16 @@ async def test_events_carry_zxid_where_server_sends_it(server: Server, connect: 
         assert (await events.next()).zxid == stat.czxid
 
 
-# --- order ---
+# --- order of events and replies ---
 
 
-async def test_event_precedes_reply_of_causing_write(zk: Client) -> None:
+async def test_watch_event_precedes_reply_to_write_that_caused_it(zk: Client) -> None:
     await zk.create("/a")
     async with zk.watch("/a") as events:
         for _ in range(20):
             await zk.set("/a", b"")
 
-            assert delivered(result_of(events.next())) == (CHANGED, "/a")
+            assert type_and_path(result_of(events.next())) == (CHANGED, "/a")
 
 
 async def test_event_precedes_reply_that_shows_change(hosts: str, zk: Client, connect: Connect) -> None:
@@ -183,11 +192,11 @@ async def test_event_precedes_reply_that_shows_change(hosts: str, zk: Client, co
             while (await zk.get("/a"))[0] == b"%d" % number:
                 continue
 
-            assert delivered(result_of(events.next())) == (CHANGED, "/a")
+            assert type_and_path(result_of(events.next())) == (CHANGED, "/a")
             await writing
 
 
-async def test_data_watch_leaves_no_gap_before_event(hosts: str, zk: Client, connect: Connect) -> None:
+async def test_no_change_is_missed_between_consecutive_data_watches(hosts: str, zk: Client, connect: Connect) -> None:
     other = await connect(hosts)
     await zk.create("/n", b"0")
 

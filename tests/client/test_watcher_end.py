@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.simulation import Connect, with_client
 from support.waiting import DEADLINE_S
-from support.watch_events import CREATED, DELETED, delivered, next_events, rest
+from support.watch_events import CREATED, DELETED, drain_events, next_events, type_and_path
 
 from zoolet.client import Client, ClosedError, Event, State, WatchOverflowError
 from zoolet.client.aio.watcher import Watcher
@@ -17,7 +17,7 @@ from zoolet.protocol.errors import ErrorCode
 from zoolet.testing import Server, drop_request, error
 
 
-async def test_overflow_drops_events_and_is_reported_once(zk: Client) -> None:
+async def test_watch_overflow_drops_events_and_is_reported_once(zk: Client) -> None:
     async with zk.watch("/a", limit=3) as events:
         await zk.create("/a")
         for _ in range(3):
@@ -32,16 +32,16 @@ async def test_overflow_drops_events_and_is_reported_once(zk: Client) -> None:
     assert caught.value.limit == 3
 
 
-async def test_events_up_to_limit_are_kept(zk: Client) -> None:
+async def test_watch_keeps_events_up_to_its_limit(zk: Client) -> None:
     async with zk.watch("/a", limit=3) as events:
         await zk.create("/a")
         await zk.set("/a", b"")
         await zk.delete("/a")
 
-        assert len(await rest(zk, events)) == 3
+        assert len(await drain_events(zk, events)) == 3
 
 
-async def test_overflow_names_path_without_chroot(zk: Client) -> None:
+async def test_watch_overflow_error_names_path_without_chroot(zk: Client) -> None:
     async with zk.watch("/a", limit=1) as events:
         await zk.create("/a")
         await zk.delete("/a")
@@ -51,7 +51,7 @@ async def test_overflow_names_path_without_chroot(zk: Client) -> None:
     assert caught.value.path == "/a"
 
 
-async def test_close_wakes_waiter_for_event(server: Server, connect: Connect) -> None:
+async def test_client_close_wakes_task_waiting_for_event(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     async with zk.watch("/a") as events, zk.watch_exists("/b") as once:
         waiting = [asyncio.create_task(watch.next()) for watch in (events, once)]
@@ -65,18 +65,18 @@ async def test_close_wakes_waiter_for_event(server: Server, connect: Connect) ->
                     await task
 
 
-async def test_queued_events_are_readable_after_close(server: Server, connect: Connect) -> None:
+async def test_queued_events_are_readable_after_client_close(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     async with zk.watch("/a") as events:
         await zk.create("/a")
         await zk.aclose()
 
-        assert delivered(await events.next()) == (CREATED, "/a")
+        assert type_and_path(await events.next()) == (CREATED, "/a")
         with pytest.raises(ClosedError):
             await events.next()
 
 
-async def test_cancelled_iteration_can_continue(zk: Client) -> None:
+async def test_watch_can_be_iterated_after_cancelled_wait(zk: Client) -> None:
     async with zk.watch("/a") as events:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
@@ -86,14 +86,14 @@ async def test_cancelled_iteration_can_continue(zk: Client) -> None:
         assert await next_events(events, 1) == [(CREATED, "/a")]
 
 
-async def test_watch_has_no_events_after_block(zk: Client) -> None:
+async def test_watch_yields_no_queued_events_after_its_block(zk: Client) -> None:
     async with zk.watch("/a") as events:
         await zk.create("/a")
 
     assert [event async for event in events] == []
 
 
-async def test_end_of_block_stops_iteration_in_other_task(zk: Client) -> None:
+async def test_end_of_watch_block_stops_iteration_in_other_task(zk: Client) -> None:
     async def collect(events: Watcher) -> list[Event]:
         return [event async for event in events]
 
@@ -121,7 +121,7 @@ async def test_two_tasks_may_wait_for_same_watch(zk: Client) -> None:
     assert not left
 
 
-async def test_close_stops_entering_of_recursive_watch(server: Server, connect: Connect) -> None:
+async def test_client_close_interrupts_entry_of_recursive_watch(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     with server.fault(drop_request(), "getChildren") as fault:
         server.refuse_connections()
@@ -154,7 +154,7 @@ async def test_recursive_watch_entry_keeps_operation_timeout(server: Server, con
 
 
 @pytest.mark.parametrize("end", [Client.aclose, Client.sync], ids=["with the client", "by itself"])
-def test_throttled_listing_stops_with_watch(end: Callable[[Client], Awaitable[None]]) -> None:
+def test_throttled_listing_of_recursive_watch_ends_with_watch(end: Callable[[Client], Awaitable[None]]) -> None:
     async def main(server: Server, zk: Client) -> None:
         complaints: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))

@@ -14,12 +14,12 @@ from support.watch_events import (
     CHILDREN,
     CREATED,
     DELETED,
-    away,
-    delivered,
-    do,
-    rest,
+    call_while_away,
+    change_tree,
+    drain_events,
+    is_idle,
     result_of,
-    waits,
+    type_and_path,
 )
 
 from zoolet.client import Client, EventType, State
@@ -27,7 +27,7 @@ from zoolet.client.aio.watcher import Watcher
 from zoolet.protocol.enums import WatcherType
 from zoolet.testing import Server, Simulation, drop_request, hold, withhold_event
 
-HOW = pytest.mark.parametrize("expire", [False, True], ids=["drop", "expire"])
+drop_or_expire = pytest.mark.parametrize("expire", [False, True], ids=["drop", "expire"])
 
 
 ABSENCES = {
@@ -61,21 +61,21 @@ ABSENCES = {
 """Whether the watch is recursive, the nodes before, the changes while the client is away, and the events."""
 
 
-@HOW
+@drop_or_expire
 @pytest.mark.parametrize("absence", ABSENCES)
-async def test_watch_reports_changes_during_absence(
+async def test_watch_reports_changes_made_while_client_was_away(
     server: Server, connect: Connect, expire: bool, absence: str
 ) -> None:
     recursive, before, meanwhile, tells = ABSENCES[absence]
     zk = await connect(server.hosts)
     server.populate(dict.fromkeys(before, b""))
     async with zk.watch("/a", recursive=recursive) as events:
-        await away(zk, server, lambda: [do(server, *one) for one in meanwhile], expire=expire)
+        await call_while_away(zk, server, lambda: [change_tree(server, *one) for one in meanwhile], expire=expire)
 
-        assert await rest(zk, events) == tells
+        assert await drain_events(zk, events) == tells
 
 
-@HOW
+@drop_or_expire
 @pytest.mark.parametrize(
     ("make", "before", "meanwhile", "tells"),
     [
@@ -89,7 +89,7 @@ async def test_watch_reports_changes_during_absence(
     ],
     ids=["data", "data gone", "comes", "exists changed", "exists gone", "children", "children gone"],
 )
-async def test_one_shot_watch_fires_after_absence(
+async def test_one_shot_watch_fires_for_change_while_client_was_away(
     server: Server,
     connect: Connect,
     expire: bool,
@@ -101,13 +101,13 @@ async def test_one_shot_watch_fires_after_absence(
     zk = await connect(server.hosts)
     server.populate(dict.fromkeys(before, b""))
     async with make(zk, "/a") as watch:
-        await away(zk, server, lambda: [do(server, *one) for one in meanwhile], expire=expire)
+        await call_while_away(zk, server, lambda: [change_tree(server, *one) for one in meanwhile], expire=expire)
 
-        assert delivered(result_of(watch.next())) == tells
+        assert type_and_path(result_of(watch.next())) == tells
 
 
-@HOW
-async def test_watches_continue_after_uneventful_absence(server: Server, connect: Connect, expire: bool) -> None:
+@drop_or_expire
+async def test_watches_continue_after_reconnect_without_changes(server: Server, connect: Connect, expire: bool) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with (
@@ -117,74 +117,76 @@ async def test_watches_continue_after_uneventful_absence(server: Server, connect
         zk.watch_children("/a") as children,
         zk.watch_exists("/b") as missing,
     ):
-        await away(zk, server, lambda: None, expire=expire)
+        await call_while_away(zk, server, lambda: None, expire=expire)
         await zk.set("/a", b"1")
         await zk.create("/a/x")
         await zk.create("/b")
 
-        assert await rest(zk, staying) == [(CHANGED, "/a"), (CHILDREN, "/a")]
-        assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/a/x"), (CREATED, "/b")]
-        assert delivered(result_of(data.next())) == (CHANGED, "/a")
-        assert delivered(result_of(children.next())) == (CHILDREN, "/a")
-        assert delivered(result_of(missing.next())) == (CREATED, "/b")
+        assert await drain_events(zk, staying) == [(CHANGED, "/a"), (CHILDREN, "/a")]
+        assert await drain_events(zk, deep) == [(CHANGED, "/a"), (CREATED, "/a/x"), (CREATED, "/b")]
+        assert type_and_path(result_of(data.next())) == (CHANGED, "/a")
+        assert type_and_path(result_of(children.next())) == (CHILDREN, "/a")
+        assert type_and_path(result_of(missing.next())) == (CREATED, "/b")
     assert not server.watches()
 
 
-@HOW
-async def test_deletion_after_absence_is_reported_once(server: Server, connect: Connect, expire: bool) -> None:
+@drop_or_expire
+async def test_deletion_after_reconnect_is_reported_once(server: Server, connect: Connect, expire: bool) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with zk.watch("/a") as events:
-        await away(zk, server, lambda: None, expire=expire)
+        await call_while_away(zk, server, lambda: None, expire=expire)
         await zk.delete("/a")
         await zk.create("/a")
         await zk.delete("/a")
 
-        assert await rest(zk, events) == [(DELETED, "/a"), (CREATED, "/a"), (DELETED, "/a")]
+        assert await drain_events(zk, events) == [(DELETED, "/a"), (CREATED, "/a"), (DELETED, "/a")]
     assert not server.watches()
 
 
-async def test_events_of_absence_do_not_show_chroot(server: Server, connect: Connect) -> None:
+async def test_events_delivered_on_reconnect_do_not_show_chroot(server: Server, connect: Connect) -> None:
     server.populate({"/app/a": b"", "/apple": b""})
     zk = await connect(server.hosts + "/app")
     async with zk.watch("/a") as events, zk.watch("/", recursive=True) as deep:
-        await away(zk, server, lambda: [do(server, "set", "/app/a"), do(server, "create", "/app/b")])
+        await call_while_away(
+            zk, server, lambda: [change_tree(server, "set", "/app/a"), change_tree(server, "create", "/app/b")]
+        )
 
-        assert await rest(zk, events) == [(CHANGED, "/a")]
-        assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/b")]
+        assert await drain_events(zk, events) == [(CHANGED, "/a")]
+        assert await drain_events(zk, deep) == [(CHANGED, "/a"), (CREATED, "/b")]
 
 
-async def test_consecutive_absences_lose_no_event(server: Server, connect: Connect) -> None:
+async def test_consecutive_reconnects_lose_no_event(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with zk.watch("/a") as events, zk.watch("/", recursive=True) as deep:
         for number in range(5):
-            await away(zk, server, lambda: do(server, "set", "/a"), expire=number == 2)
-            assert await rest(zk, events) == [(CHANGED, "/a")]
-            assert await rest(zk, deep) == [(CHANGED, "/a")]
+            await call_while_away(zk, server, lambda: change_tree(server, "set", "/a"), expire=number == 2)
+            assert await drain_events(zk, events) == [(CHANGED, "/a")]
+            assert await drain_events(zk, deep) == [(CHANGED, "/a")]
 
 
-async def test_absence_during_listing_loses_no_change(server: Server, connect: Connect) -> None:
+async def test_reconnect_during_resync_of_subtree_loses_no_change(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.populate({"/a/x": b"", "/a/y": b""})
     async with zk.watch("/a", recursive=True) as deep:
 
         def both() -> None:
-            do(server, "set", "/a/x")
-            do(server, "create", "/a/y/z")
+            change_tree(server, "set", "/a/x")
+            change_tree(server, "create", "/a/y/z")
 
         with server.fault(drop_request(), "getChildren", "/a/y", times=1) as fault:
-            await away(zk, server, both)
+            await call_while_away(zk, server, both)
             async with asyncio.timeout(DEADLINE_S):
                 await server.until(lambda: fault.hits)
                 await zk.wait_for(State.CONNECTED)
                 await zk.sync()
-        found = await rest(zk, deep)
+        found = await drain_events(zk, deep)
 
     assert set(found) == {(CHANGED, "/a/x"), (CREATED, "/a/y/z")}
 
 
-async def test_hundreds_of_watches_are_restored(server: Server, connect: Connect) -> None:
+async def test_hundreds_of_watches_are_restored_after_reconnect(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     paths = [f"/{'long' * 100}-{number:04d}" for number in range(700)]  # more than fit into two batches
     server.populate(dict.fromkeys(paths, b""))
@@ -193,9 +195,11 @@ async def test_hundreds_of_watches_are_restored(server: Server, connect: Connect
 
     with server.fault(hold(), "setWatches") as fault:
         fault.release()
-        await away(zk, server, lambda: [do(server, "set", path) for path in (paths[0], paths[350], paths[699])])
+        await call_while_away(
+            zk, server, lambda: [change_tree(server, "set", path) for path in (paths[0], paths[350], paths[699])]
+        )
 
-    fired = [watch for watch in watches if not waits(watch)]
+    fired = [watch for watch in watches if not is_idle(watch)]
     assert fired == [watches[0], watches[350], watches[699]]
     assert len(server.watches()) == 697
 
@@ -207,7 +211,9 @@ async def apache_relay(apache: str) -> AsyncIterator[Relay]:
         yield standing
 
 
-async def test_apache_reports_changes_during_absence(apache: str, apache_relay: Relay, connect: Connect) -> None:
+async def test_apache_reports_changes_made_while_client_was_away(
+    apache: str, apache_relay: Relay, connect: Connect
+) -> None:
     zk, other = await connect(apache_relay.hosts), await connect(apache)
     top = await zk.create("/away-", sequential=True)
     for name in ("data", "gone", "parent", "parent/x"):
@@ -227,55 +233,55 @@ async def test_apache_reports_changes_during_absence(apache: str, apache_relay: 
             other.create(f"{top}/new"),
             other.delete(f"{top}/parent/x"),
         ]
-        apache_relay.drop()  # in the same iteration as the writes are sent
+        apache_relay.drop()  # in the iteration of the event loop that sends the writes
         await asyncio.gather(*writes)
         async with asyncio.timeout(DEADLINE_S):
             while await anext(states) is not State.SUSPENDED:
                 pass
             await zk.wait_for(State.CONNECTED)
 
-        assert await rest(zk, data) == [(CHANGED, f"{top}/data")]
-        assert await rest(zk, gone) == [(DELETED, f"{top}/gone")]
-        assert await rest(zk, new) == [(CREATED, f"{top}/new")]
-        assert await rest(zk, parent) == [(CHILDREN, f"{top}/parent")]
-        assert set(await rest(zk, deep)) == {
+        assert await drain_events(zk, data) == [(CHANGED, f"{top}/data")]
+        assert await drain_events(zk, gone) == [(DELETED, f"{top}/gone")]
+        assert await drain_events(zk, new) == [(CREATED, f"{top}/new")]
+        assert await drain_events(zk, parent) == [(CHILDREN, f"{top}/parent")]
+        assert set(await drain_events(zk, deep)) == {
             (CHANGED, f"{top}/data"),
             (DELETED, f"{top}/gone"),
             (CREATED, f"{top}/new"),
             (DELETED, f"{top}/parent/x"),
         }
-        assert delivered(result_of(once.next())) == (CHILDREN, top)
+        assert type_and_path(result_of(once.next())) == (CHILDREN, top)
     for path in (top, f"{top}/data", f"{top}/new", f"{top}/parent"):
         assert not await zk.check_watches(path, WatcherType.ANY)
 
 
 @pytest.mark.slow
-async def test_deep_deleted_tree_is_reported_children_first(server: Server, connect: Connect) -> None:
+async def test_deletion_of_deep_tree_is_reported_children_first(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     levels = ["/a" * depth for depth in range(1, 1_602)]
     server.populate(dict.fromkeys(levels, b""))
 
     async with zk.watch("/a", recursive=True) as events:
-        await rest(zk, events)
-        await away(zk, server, lambda: [do(server, "delete", path) for path in reversed(levels)])
+        await drain_events(zk, events)
+        await call_while_away(zk, server, lambda: [change_tree(server, "delete", path) for path in reversed(levels)])
 
-        assert await rest(zk, events) == [(DELETED, path) for path in reversed(levels)]
+        assert await drain_events(zk, events) == [(DELETED, path) for path in reversed(levels)]
 
 
 @pytest.mark.slow
-async def test_deep_deletion_is_reported_without_siblings(server: Server, connect: Connect) -> None:
+async def test_deletion_of_deep_branch_does_not_report_its_siblings(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     levels = ["/top" + "/a" * depth for depth in range(1, 1_602)]
     server.populate(dict.fromkeys(["/top/stays", *levels], b""))
 
     async with zk.watch("/top", recursive=True) as events:
-        await rest(zk, events)
-        await away(zk, server, lambda: [do(server, "delete", path) for path in reversed(levels)])
+        await drain_events(zk, events)
+        await call_while_away(zk, server, lambda: [change_tree(server, "delete", path) for path in reversed(levels)])
 
-        assert await rest(zk, events) == [(DELETED, path) for path in reversed(levels)]
+        assert await drain_events(zk, events) == [(DELETED, path) for path in reversed(levels)]
 
 
-def test_transaction_event_survives_earlier_disconnect() -> None:
+def test_event_of_transaction_is_not_lost_if_only_one_arrived() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         await other.create("/x")

@@ -20,7 +20,7 @@ async def test_create_returns_path(zk: Client) -> None:
     assert await zk.create("/a", b"value") == "/a"
 
 
-async def test_node_without_value_is_empty(zk: Client) -> None:
+async def test_node_created_without_value_is_empty(zk: Client) -> None:
     await zk.create("/a")
 
     assert (await zk.get("/a"))[0] == b""

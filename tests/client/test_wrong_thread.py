@@ -15,8 +15,8 @@ from zoolet.client import Client, State
 from zoolet.client.recipes import LockLostError
 from zoolet.testing import Server
 
-REASON: Final = r"was called outside the thread of its event loop; .*run_coroutine_threadsafe"
-USES: Final[dict[str, Callable[[Client], Any]]] = {
+WRONG_THREAD_MESSAGE: Final = r"was called outside the thread of its event loop; .*run_coroutine_threadsafe"
+CLIENT_USES: Final[dict[str, Callable[[Client], Any]]] = {
     "get": lambda zk: zk.get("/a"),
     "create with parents": lambda zk: zk.create("/a/b", parents=True),
     "protected create": lambda zk: zk.create("/a", protected=True),
@@ -31,14 +31,14 @@ USES: Final[dict[str, Callable[[Client], Any]]] = {
 
 
 @pytest.mark.parametrize("debug", [False, True])
-@pytest.mark.parametrize("use", USES)
-async def test_call_in_other_thread_is_refused_unsent(server: Server, connect: Connect, use: str, debug: bool) -> None:
+@pytest.mark.parametrize("use", CLIENT_USES)
+async def test_call_in_wrong_thread_is_refused_unsent(server: Server, connect: Connect, use: str, debug: bool) -> None:
     asyncio.get_running_loop().set_debug(debug)
     zk = await connect(server.hosts)
     sent = zk.statistics().requests_sent
 
-    with pytest.raises(RuntimeError, match=REASON) as refused:
-        await asyncio.to_thread(USES[use], zk)
+    with pytest.raises(RuntimeError, match=WRONG_THREAD_MESSAGE) as refused:
+        await asyncio.to_thread(CLIENT_USES[use], zk)
 
     assert "\n" not in str(refused.value)
     assert zk.statistics().requests_sent == sent
@@ -47,7 +47,7 @@ async def test_call_in_other_thread_is_refused_unsent(server: Server, connect: C
         assert await zk.children("/") == ["zookeeper"]
 
 
-async def test_call_by_coroutine_in_loop_works(server: Server, connect: Connect) -> None:
+async def test_call_submitted_to_loop_from_thread_succeeds(server: Server, connect: Connect) -> None:
     zk, loop = await connect(server.hosts), asyncio.get_running_loop()
 
     async def make() -> str:
@@ -58,7 +58,7 @@ async def test_call_by_coroutine_in_loop_works(server: Server, connect: Connect)
     assert made == "/a/b"
 
 
-def test_call_between_two_loop_runs_is_sent(zoolet: Server) -> None:
+def test_call_made_between_two_loop_runs_is_sent_in_second_run(zoolet: Server) -> None:
     with asyncio.Runner() as runner:
         zk = Client(zoolet.hosts)
         runner.run(zk.start())
@@ -80,21 +80,21 @@ WAITS: Final[dict[str, Callable[[Any, Any, Any], Any]]] = {
 
 
 @pytest.mark.parametrize("wait", WAITS)
-async def test_wait_in_other_thread_is_refused(server: Server, connect: Connect, wait: str) -> None:
+async def test_wait_in_wrong_thread_is_refused(server: Server, connect: Connect, wait: str) -> None:
     zk = await connect(server.hosts)
     async with zk.lock("/l", revocable=True) as lease, zk.watch("/a") as watch:
 
         async def use() -> None:
             await WAITS[wait](zk, lease, watch)
 
-        with pytest.raises(RuntimeError, match=REASON):
+        with pytest.raises(RuntimeError, match=WRONG_THREAD_MESSAGE):
             await asyncio.to_thread(lambda: asyncio.run(use(), debug=True))
         await zk.create("/a")
         assert (await watch.next()).path == "/a"
         lease.raise_if_lost()
 
 
-async def test_states_in_other_thread_are_refused(server: Server, connect: Connect) -> None:
+async def test_iterating_states_in_wrong_thread_is_refused(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     states = zk.states()
     assert await anext(states) is State.CONNECTED
@@ -102,16 +102,16 @@ async def test_states_in_other_thread_are_refused(server: Server, connect: Conne
     async def use() -> None:
         await anext(states)
 
-    with pytest.raises(RuntimeError, match=REASON):
+    with pytest.raises(RuntimeError, match=WRONG_THREAD_MESSAGE):
         await asyncio.to_thread(lambda: asyncio.run(use()))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_release_in_other_thread_releases_nothing(server: Server, connect: Connect, kind: str) -> None:
+async def test_release_in_wrong_thread_keeps_lease(server: Server, connect: Connect, kind: str) -> None:
     zk = await connect(server.hosts)
     lease = await acquire(kind, zk)
     for release in (lease.release_nowait, lambda: asyncio.run(lease.release())):
-        with pytest.raises(RuntimeError, match=REASON):
+        with pytest.raises(RuntimeError, match=WRONG_THREAD_MESSAGE):
             await asyncio.to_thread(release)
         assert not lease.released
         lease.raise_if_lost()
@@ -121,18 +121,18 @@ async def test_release_in_other_thread_releases_nothing(server: Server, connect:
     await (await acquire(kind, zk, DEADLINE_S)).release()
 
 
-async def test_block_left_in_other_thread_can_be_left(server: Server, connect: Connect) -> None:
+async def test_block_can_exit_after_exit_in_wrong_thread(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     for manager in (zk.lock("/l"), zk.watch("/a")):
         await manager.__aenter__()
-        with pytest.raises(RuntimeError, match=REASON):
+        with pytest.raises(RuntimeError, match=WRONG_THREAD_MESSAGE):
             await asyncio.to_thread(lambda manager=manager: asyncio.run(manager.__aexit__(None, None, None)))
         await manager.__aexit__(None, None, None)
     assert not server.watches()
     assert await zk.children("/l") == []
 
 
-async def test_loss_found_in_other_thread_cancels_block(server: Server, connect: Connect) -> None:
+async def test_loss_found_in_wrong_thread_cancels_block(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
 
     def check(lease: Any) -> None:
@@ -151,7 +151,7 @@ async def test_loss_found_in_other_thread_cancels_block(server: Server, connect:
     assert await zk.children("/l") == []
 
 
-def test_loss_is_reported_after_the_end_of_the_loop(zoolet: Server) -> None:
+def test_lease_loss_is_raised_after_event_loop_ended(zoolet: Server) -> None:
     with asyncio.Runner() as runner:
         zk = Client(zoolet.hosts)
         runner.run(zk.start())

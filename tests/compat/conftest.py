@@ -24,7 +24,7 @@ def daemon() -> Iterator[DaemonProcess]:
 
 @pytest.fixture
 def kazoo(daemon: DaemonProcess) -> Iterator[Callable[..., KazooClient]]:
-    """A function that returns a started client; takes a chroot and the keywords of ``KazooClient``."""
+    """A function that returns a started client. It accepts a chroot and the keywords of ``KazooClient``."""
     clients: list[KazooClient] = []
 
     def connect(chroot: str = "", **options: Any) -> KazooClient:

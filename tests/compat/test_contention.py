@@ -19,18 +19,19 @@ def contention(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("contention")
 
 
-def test_four_processes_under_one_lock_lose_no_update(daemon: DaemonProcess, contention: ModuleType) -> None:
+def test_four_processes_with_lock_lose_no_update(daemon: DaemonProcess, contention: ModuleType) -> None:
     result = contention.contend(daemon.hosts, processes=4, rounds=50)
 
     assert result.count == 200
     assert result.broken == []
 
 
-def test_lock_of_killed_holder_moves(daemon: DaemonProcess, contention: ModuleType) -> None:
+def test_lock_of_killed_holder_passes_to_next_process(daemon: DaemonProcess, contention: ModuleType) -> None:
     result = contention.contend(
         daemon.hosts, processes=4, rounds=60, kill_every=0.1, kills=3, session_timeout=1.5, tick=0.2
     )
 
     assert result.kills == 3
     assert result.worst_handover_s is not None
-    assert {*result.broken} <= {"a handover took too long"}  # only the benchmark limits handovers
+    # Allowed, because the time of a handover matters only in the benchmark.
+    assert {*result.broken} <= {"a handover took too long"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from support.apache import JARS, NEEDED, require_apache
+from support.apache import JARS, NEEDED_JARS, require_apache
 from support.daemon import DaemonProcess
 from support.waiting import DEADLINE_S
 
@@ -35,9 +35,9 @@ quit
 
 
 @pytest.mark.slow
-def test_java_command_line_works_completely() -> None:
+def test_java_command_line_prints_expected_output_on_zoolet() -> None:
     require_apache()
-    jars = ":".join(str(jar) for pattern in (*NEEDED, "jline*.jar") for jar in sorted(JARS.glob(pattern)))
+    jars = ":".join(str(jar) for pattern in (*NEEDED_JARS, "jline*.jar") for jar in sorted(JARS.glob(pattern)))
 
     with DaemonProcess("-Dzookeeper.maxClientCnxns=0") as daemon:
         done = subprocess.run(

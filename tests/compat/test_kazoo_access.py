@@ -8,13 +8,13 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import AuthFailedError, BadVersionError, InvalidACLError, NoAuthError, RolledBackError
 from kazoo.security import CREATOR_ALL_ACL, make_acl, make_digest_acl
-from support.kazoo_clients import drop, record_states
+from support.kazoo_clients import drop_connection, record_states
 from support.waiting import DEADLINE_S
 
 Connect = Callable[..., KazooClient]
 
 
-def test_digest_node_is_closed_to_stranger(kazoo: Connect, base: str) -> None:
+def test_digest_node_is_unreadable_without_password(kazoo: Connect, base: str) -> None:
     owner, stranger = kazoo(), kazoo()
     acl = [make_digest_acl("ann", "secret", all=True)]
 
@@ -24,7 +24,7 @@ def test_digest_node_is_closed_to_stranger(kazoo: Connect, base: str) -> None:
         stranger.get(f"{base}/closed")
 
 
-def test_digest_node_is_open_with_password(kazoo: Connect, base: str) -> None:
+def test_digest_node_is_readable_with_password(kazoo: Connect, base: str) -> None:
     owner, friend = kazoo(), kazoo()
     owner.create(f"{base}/closed", b"data", acl=[make_digest_acl("ann", "secret", all=True)])
 
@@ -34,7 +34,7 @@ def test_digest_node_is_open_with_password(kazoo: Connect, base: str) -> None:
     assert friend.set(f"{base}/closed", b"more").version == 1
 
 
-def test_digest_node_is_closed_to_wrong_password(kazoo: Connect, base: str) -> None:
+def test_digest_node_is_unreadable_with_wrong_password(kazoo: Connect, base: str) -> None:
     owner, stranger = kazoo(), kazoo()
     owner.create(f"{base}/closed", acl=[make_digest_acl("ann", "secret", all=True)])
 
@@ -49,14 +49,14 @@ def test_auth_data_is_resent_after_dropped_connection(kazoo: Connect, base: str)
     states = record_states(client)
     client.create(f"{base}/closed", b"data", acl=CREATOR_ALL_ACL)
 
-    drop(client)
+    drop_connection(client)
     observed = [states.get(timeout=DEADLINE_S) for _ in range(2)]
 
     assert observed == [KazooState.SUSPENDED, KazooState.CONNECTED]
     assert client.get(f"{base}/closed")[0] == b"data"
 
 
-def test_creator_acl_becomes_digest_of_creator(kazoo: Connect, base: str) -> None:
+def test_creator_acl_contains_digest_of_creator(kazoo: Connect, base: str) -> None:
     client = kazoo(auth_data=[("digest", "ann:secret")])
 
     client.create(f"{base}/closed", acl=CREATOR_ALL_ACL)
@@ -101,7 +101,7 @@ def test_delete_needs_permission_on_parent_only(kazoo: Connect, base: str) -> No
     assert client.exists(f"{base}/parent/child") is None
 
 
-def test_set_acls_raises_acl_version_and_closes_node(kazoo: Connect, base: str) -> None:
+def test_set_acls_increments_acl_version_and_takes_effect(kazoo: Connect, base: str) -> None:
     client, stranger = kazoo(auth_data=[("digest", "ann:secret")]), kazoo()
 
     stat = client.set_acls(base, [make_digest_acl("ann", "secret", all=True)], version=0)
@@ -118,7 +118,7 @@ def test_set_acls_with_wrong_version_is_refused(kazoo: Connect, base: str) -> No
         client.set_acls(base, [make_acl("world", "anyone", read=True)], version=7)
 
 
-def test_refused_transaction_applies_nothing(kazoo: Connect, base: str) -> None:
+def test_refused_transaction_is_not_applied(kazoo: Connect, base: str) -> None:
     client = kazoo()
     client.create(f"{base}/closed", acl=[make_digest_acl("ann", "secret", all=True)])
 
@@ -131,7 +131,7 @@ def test_refused_transaction_applies_nothing(kazoo: Connect, base: str) -> None:
     assert client.exists(f"{base}/new") is None
 
 
-def test_unknown_scheme_fails_authentication(kazoo: Connect) -> None:
+def test_unknown_scheme_raises_auth_failed_error(kazoo: Connect) -> None:
     client = kazoo()
 
     with pytest.raises(AuthFailedError):

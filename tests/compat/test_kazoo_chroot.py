@@ -12,7 +12,7 @@ from support.waiting import DEADLINE_S
 Connect = Callable[..., KazooClient]
 
 
-def test_chroot_client_sees_only_its_part(kazoo: Connect, base: str) -> None:
+def test_chroot_client_sees_only_its_subtree(kazoo: Connect, base: str) -> None:
     client, inside = kazoo(), kazoo(base)
 
     path = inside.create("/node", b"data")
@@ -32,7 +32,7 @@ def test_chroot_client_gets_its_own_paths_in_events(kazoo: Connect, base: str) -
     assert events.get(timeout=DEADLINE_S).path == "/node"
 
 
-def test_chroot_client_excludes_client_outside(kazoo: Connect, base: str) -> None:
+def test_lock_in_chroot_excludes_client_outside(kazoo: Connect, base: str) -> None:
     client, inside = kazoo(), kazoo(base)
 
     with inside.Lock("/lock"):

@@ -12,7 +12,7 @@ from support.waiting import wait_until
 Connect = Callable[..., KazooClient]
 
 
-def test_party_knows_its_members(kazoo: Connect, base: str) -> None:
+def test_kazoo_party_lists_members_that_have_joined(kazoo: Connect, base: str) -> None:
     one, two = kazoo().Party(f"{base}/party", "one"), kazoo().Party(f"{base}/party", "two")
 
     one.join()
@@ -24,7 +24,7 @@ def test_party_knows_its_members(kazoo: Connect, base: str) -> None:
     assert (list(two), len(two)) == (["two"], 1)
 
 
-def test_party_loses_stopped_member(kazoo: Connect, base: str) -> None:
+def test_party_removes_stopped_member(kazoo: Connect, base: str) -> None:
     client, party = kazoo(), kazoo().Party(f"{base}/party", "two")
     client.Party(f"{base}/party", "one").join()
     party.join()
@@ -34,7 +34,7 @@ def test_party_loses_stopped_member(kazoo: Connect, base: str) -> None:
     assert list(party) == ["two"]
 
 
-def test_shallow_party_keeps_names_in_nodes(kazoo: Connect, base: str) -> None:
+def test_shallow_party_has_identifiers_in_node_names(kazoo: Connect, base: str) -> None:
     one, two = kazoo().ShallowParty(f"{base}/party", "one"), kazoo().ShallowParty(f"{base}/party", "two")
 
     one.join()
@@ -49,13 +49,13 @@ def partition(client: KazooClient, path: str, name: str) -> SetPartitioner:
 
 
 def acquired(*members: SetPartitioner) -> bool:
-    """Take the next step of every member; return whether all have their share."""
+    """Take the next step of every member. Return whether all members have their share."""
     _ = [member.release_set() for member in members if member.release]
     return all(member.acquired for member in members)
 
 
 @pytest.mark.slow
-def test_set_partitioner_divides_set_repeatedly(kazoo: Connect, base: str) -> None:
+def test_set_partitioner_redivides_after_member_change(kazoo: Connect, base: str) -> None:
     one = partition(kazoo(), f"{base}/set", "one")
     wait_until(lambda: acquired(one))
     alone = sorted(one)

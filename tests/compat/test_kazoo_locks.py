@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import LockTimeout
-from support.kazoo_clients import drop, record_states
+from support.kazoo_clients import drop_connection, record_states
 from support.waiting import DEADLINE_S, wait_until
 
 Connect = Callable[..., KazooClient]
 Background = Callable[..., Future[Any]]
 
 
-def test_lock_excludes_other_client(kazoo: Connect, base: str) -> None:
+def test_lock_excludes_second_client(kazoo: Connect, base: str) -> None:
     one, two = kazoo().Lock(f"{base}/lock", "one"), kazoo().Lock(f"{base}/lock", "two")
 
     one.acquire()
@@ -53,7 +53,7 @@ def test_lock_timeout_leaves_no_contender(kazoo: Connect, base: str) -> None:
     assert one.contenders() == ["one"]
 
 
-def test_lock_moves_on_when_its_holder_stops(kazoo: Connect, base: str, background: Background) -> None:
+def test_lock_passes_to_waiter_when_holder_stops(kazoo: Connect, base: str, background: Background) -> None:
     holder = kazoo()
     holder.Lock(f"{base}/lock", "one").acquire()
     lock = kazoo().Lock(f"{base}/lock", "two")
@@ -65,13 +65,13 @@ def test_lock_moves_on_when_its_holder_stops(kazoo: Connect, base: str, backgrou
     assert waiting.result(DEADLINE_S) is True
 
 
-def test_lock_is_kept_over_a_dropped_connection(kazoo: Connect, base: str) -> None:
+def test_held_lock_survives_dropped_connection(kazoo: Connect, base: str) -> None:
     holder = kazoo()
     lock = holder.Lock(f"{base}/lock", "one")
     lock.acquire()
     states = record_states(holder)
 
-    drop(holder)
+    drop_connection(holder)
     observed = [states.get(timeout=DEADLINE_S) for _ in range(2)]
 
     assert observed == [KazooState.SUSPENDED, KazooState.CONNECTED]
@@ -86,7 +86,7 @@ def test_waiting_for_lock_survives_dropped_connection(kazoo: Connect, base: str,
     waiting = background(client.Lock(f"{base}/lock", "two").acquire)
     wait_until(lambda: one.contenders() == ["one", "two"])
 
-    drop(client)
+    drop_connection(client)
     observed = [states.get(timeout=DEADLINE_S) for _ in range(2)]
     one.release()
 
@@ -94,7 +94,7 @@ def test_waiting_for_lock_survives_dropped_connection(kazoo: Connect, base: str,
     assert waiting.result(DEADLINE_S) is True
 
 
-def test_readers_share_and_keep_a_writer_out(kazoo: Connect, base: str) -> None:
+def test_readers_share_lock_and_exclude_writer(kazoo: Connect, base: str) -> None:
     readers = [kazoo().ReadLock(f"{base}/lock") for _ in range(2)]
     writer = kazoo().WriteLock(f"{base}/lock")
 
@@ -118,7 +118,7 @@ def test_writer_enters_after_last_reader(kazoo: Connect, base: str, background: 
     assert waiting.result(DEADLINE_S) is True
 
 
-def test_writer_keeps_readers_and_writers_out(kazoo: Connect, base: str) -> None:
+def test_writer_excludes_readers_and_writers(kazoo: Connect, base: str) -> None:
     writer, reader, other = (
         kazoo().WriteLock(f"{base}/lock"),
         kazoo().ReadLock(f"{base}/lock"),
@@ -133,7 +133,7 @@ def test_writer_keeps_readers_and_writers_out(kazoo: Connect, base: str) -> None
     assert reader.acquire(blocking=False) is True
 
 
-def test_semaphore_admits_as_many_as_leases(kazoo: Connect, base: str) -> None:
+def test_semaphore_admits_one_client_per_lease(kazoo: Connect, base: str) -> None:
     one, two, three = (kazoo().Semaphore(f"{base}/semaphore", name, max_leases=2) for name in ("one", "two", "three"))
 
     one.acquire()
@@ -143,7 +143,7 @@ def test_semaphore_admits_as_many_as_leases(kazoo: Connect, base: str) -> None:
     assert sorted(three.lease_holders()) == ["one", "two"]
 
 
-def test_semaphore_wakes_a_waiter_when_a_lease_is_free(kazoo: Connect, base: str, background: Background) -> None:
+def test_semaphore_wakes_waiter_when_lease_is_free(kazoo: Connect, base: str, background: Background) -> None:
     one, two = (kazoo().Semaphore(f"{base}/semaphore", name, max_leases=1) for name in ("one", "two"))
     client = kazoo()
     one.acquire()
@@ -156,7 +156,7 @@ def test_semaphore_wakes_a_waiter_when_a_lease_is_free(kazoo: Connect, base: str
     assert one.lease_holders() == ["two"]
 
 
-def test_semaphore_refuses_other_number_of_leases(kazoo: Connect, base: str) -> None:
+def test_semaphore_refuses_different_number_of_leases(kazoo: Connect, base: str) -> None:
     client = kazoo()
     client.Semaphore(f"{base}/semaphore", max_leases=2).acquire()
 
@@ -169,7 +169,7 @@ def utc_now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
-def test_unexpired_lease_is_refused_to_others(kazoo: Connect, base: str) -> None:
+def test_unexpired_lease_is_refused_to_second_client(kazoo: Connect, base: str) -> None:
     one, two = kazoo(), kazoo()
     hour = datetime.timedelta(hours=1)
 

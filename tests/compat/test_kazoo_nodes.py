@@ -34,7 +34,7 @@ def test_node_is_created_read_changed_and_deleted(kazoo: Connect, base: str) -> 
     assert client.exists(path) is None
 
 
-def test_sequence_names_rise_with_ten_digits(kazoo: Connect, base: str) -> None:
+def test_sequential_names_rise_with_ten_digits(kazoo: Connect, base: str) -> None:
     client = kazoo()
 
     names = [client.create(f"{base}/n-", sequence=True) for _ in range(3)]
@@ -78,21 +78,21 @@ def test_get_children_with_include_data_returns_stat(kazoo: Connect, base: str) 
     assert stat.numChildren == 1
 
 
-def test_create_of_an_existing_node_is_refused(kazoo: Connect, base: str) -> None:
+def test_create_of_existing_node_is_refused(kazoo: Connect, base: str) -> None:
     client = kazoo()
 
     with pytest.raises(NodeExistsError):
         client.create(base)
 
 
-def test_get_of_a_missing_node_is_refused(kazoo: Connect, base: str) -> None:
+def test_get_of_missing_node_raises(kazoo: Connect, base: str) -> None:
     client = kazoo()
 
     with pytest.raises(NoNodeError):
         client.get(f"{base}/missing")
 
 
-def test_delete_of_a_node_with_children_is_refused(kazoo: Connect, base: str) -> None:
+def test_delete_of_node_with_children_is_refused(kazoo: Connect, base: str) -> None:
     client = kazoo()
     client.create(f"{base}/child")
 
@@ -100,7 +100,7 @@ def test_delete_of_a_node_with_children_is_refused(kazoo: Connect, base: str) ->
         client.delete(base)
 
 
-def test_ephemeral_node_takes_no_children(kazoo: Connect, base: str) -> None:
+def test_child_of_ephemeral_node_is_refused(kazoo: Connect, base: str) -> None:
     client = kazoo()
     client.create(f"{base}/ephemeral", ephemeral=True)
 
@@ -108,7 +108,7 @@ def test_ephemeral_node_takes_no_children(kazoo: Connect, base: str) -> None:
         client.create(f"{base}/ephemeral/child")
 
 
-def test_set_with_wrong_version_changes_nothing(kazoo: Connect, base: str) -> None:
+def test_set_with_wrong_version_is_refused(kazoo: Connect, base: str) -> None:
     client = kazoo()
 
     with pytest.raises(BadVersionError):
@@ -150,7 +150,7 @@ def test_pipelined_requests_are_answered_in_order(kazoo: Connect, base: str) -> 
     assert numbers == list(range(200))
 
 
-def test_node_takes_nearly_a_megabyte(kazoo: Connect, base: str) -> None:
+def test_node_can_hold_nearly_one_megabyte(kazoo: Connect, base: str) -> None:
     client = kazoo()
     data = bytes(range(256)) * 4092  # 1,047,552 bytes; with path and header just below jute.maxbuffer, 1,048,575
 
@@ -159,7 +159,7 @@ def test_node_takes_nearly_a_megabyte(kazoo: Connect, base: str) -> None:
     assert client.get(base)[0] == data
 
 
-def test_oversized_request_costs_only_connection(kazoo: Connect, base: str) -> None:
+def test_oversized_request_loses_connection_but_not_session(kazoo: Connect, base: str) -> None:
     client = kazoo()
     session = client.client_id
     states = record_states(client)

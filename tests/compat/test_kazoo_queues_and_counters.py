@@ -14,7 +14,7 @@ Connect = Callable[..., KazooClient]
 Background = Callable[..., Future[Any]]
 
 
-def test_queue_returns_by_priority_and_then_by_age(kazoo: Connect, base: str) -> None:
+def test_kazoo_queue_returns_entries_by_priority_and_age(kazoo: Connect, base: str) -> None:
     producer, consumer = kazoo().Queue(f"{base}/queue"), kazoo().Queue(f"{base}/queue")
 
     producer.put(b"b", priority=100)
@@ -27,7 +27,7 @@ def test_queue_returns_by_priority_and_then_by_age(kazoo: Connect, base: str) ->
     assert taken == [b"a", b"b", b"c", None]
 
 
-def test_two_consumers_share_a_queue_without_overlap(kazoo: Connect, base: str, background: Background) -> None:
+def test_two_consumers_get_different_entries(kazoo: Connect, base: str, background: Background) -> None:
     producer = kazoo().Queue(f"{base}/queue")
     consumers = [kazoo(command_retry=quick_retry()).Queue(f"{base}/queue") for _ in range(2)]
     items = [b"%03d" % number for number in range(40)]
@@ -46,7 +46,7 @@ def quick_retry() -> KazooRetry:
     return KazooRetry(max_tries=-1, delay=0.002, backoff=1)
 
 
-def test_locking_queue_gives_an_entry_to_one_consumer(kazoo: Connect, base: str) -> None:
+def test_locking_queue_gives_entry_to_one_consumer(kazoo: Connect, base: str) -> None:
     one, two = kazoo().LockingQueue(f"{base}/queue"), kazoo().LockingQueue(f"{base}/queue")
 
     one.put(b"a")
@@ -59,7 +59,7 @@ def test_locking_queue_gives_an_entry_to_one_consumer(kazoo: Connect, base: str)
     assert len(two) == 0
 
 
-def test_locking_queue_gives_a_released_entry_again(kazoo: Connect, base: str) -> None:
+def test_locking_queue_redelivers_released_entry(kazoo: Connect, base: str) -> None:
     one, two = kazoo().LockingQueue(f"{base}/queue"), kazoo().LockingQueue(f"{base}/queue")
     one.put(b"a")
     one.get(timeout=DEADLINE_S)
@@ -82,7 +82,7 @@ def test_entry_of_stopped_consumer_is_redelivered(kazoo: Connect, base: str, bac
     assert waiting.result(DEADLINE_S) == b"a"
 
 
-def test_locking_queue_puts_many_in_one_transaction(kazoo: Connect, base: str) -> None:
+def test_locking_queue_puts_many_entries_in_one_transaction(kazoo: Connect, base: str) -> None:
     locking_queue = kazoo().LockingQueue(f"{base}/queue")
 
     locking_queue.put_all([b"a", b"b", b"c"])
@@ -100,7 +100,7 @@ def test_counter_adds_and_subtracts(kazoo: Connect, base: str) -> None:
     assert (counter.pre_value, counter.post_value, counter.value) == (5, 3, 3)
 
 
-def test_counter_of_floats_keeps_its_type(kazoo: Connect, base: str) -> None:
+def test_float_counter_remains_float_after_additions(kazoo: Connect, base: str) -> None:
     client = kazoo()
     counter = client.Counter(f"{base}/counter", default=1.0)
 
@@ -109,7 +109,7 @@ def test_counter_of_floats_keeps_its_type(kazoo: Connect, base: str) -> None:
     assert client.Counter(f"{base}/counter", default=0.0).value == 2.5
 
 
-def test_counter_loses_nothing_between_clients(kazoo: Connect, base: str, background: Background) -> None:
+def test_counter_applies_additions_of_both_clients(kazoo: Connect, base: str, background: Background) -> None:
     counters = [kazoo(command_retry=quick_retry()).Counter(f"{base}/counter") for _ in range(3)]
 
     futures = [background(lambda counter=counter: [counter + 1 for _ in range(20)]) for counter in counters]

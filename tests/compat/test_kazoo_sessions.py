@@ -14,14 +14,14 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.protocol.states import EventType
 from support.daemon import DaemonProcess
-from support.kazoo_clients import drop, record_states
+from support.kazoo_clients import drop_connection, record_states
 from support.waiting import DEADLINE_S
 
 TICK_S = 0.2  # tick of the daemon
 ALLOWANCE_S = 0.25  # allowance for slow threads and processes
-NOWHERE = "127.0.0.1:1"
+UNREACHABLE = "127.0.0.1:1"
 Connect = Callable[..., KazooClient]
-CHILD = """
+CHILD_PROGRAM = """
 import sys, threading
 from kazoo.client import KazooClient
 
@@ -34,16 +34,16 @@ threading.Event().wait()
 
 
 def start_child(hosts: str, path: str) -> tuple[subprocess.Popen[str], tuple[int, bytes]]:
-    """Start a process that creates an ephemeral node; once the node exists, return the process with the id and password
+    """Start a process that creates an ephemeral node. Once the node exists, return the process with the id and password
     of its session.
     """
-    child = subprocess.Popen([sys.executable, "-c", CHILD, hosts, path], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([sys.executable, "-c", CHILD_PROGRAM, hosts, path], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     session, password = child.stdout.readline().split()
     return child, (int(session), bytes.fromhex(password))
 
 
-def test_ephemeral_belongs_to_its_session(kazoo: Connect, base: str) -> None:
+def test_ephemeral_node_belongs_to_session_of_creator(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
 
     client.create(f"{base}/ephemeral", ephemeral=True)
@@ -51,7 +51,7 @@ def test_ephemeral_belongs_to_its_session(kazoo: Connect, base: str) -> None:
     assert other.exists(f"{base}/ephemeral").ephemeralOwner == client.client_id[0]
 
 
-def test_ephemerals_are_gone_when_stop_returns(kazoo: Connect, base: str) -> None:
+def test_ephemeral_nodes_are_deleted_when_client_stop_returns(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     client.create(f"{base}/a", ephemeral=True)
     client.create(f"{base}/b", ephemeral=True)
@@ -62,7 +62,7 @@ def test_ephemerals_are_gone_when_stop_returns(kazoo: Connect, base: str) -> Non
     assert other.get_children(base) == ["stays"]
 
 
-def test_stop_fires_watches_on_ephemerals(kazoo: Connect, base: str) -> None:
+def test_client_stop_fires_watches_on_its_ephemeral_nodes(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     events: queue.Queue[Any] = queue.Queue()
     client.create(f"{base}/ephemeral", ephemeral=True)
@@ -74,7 +74,7 @@ def test_stop_fires_watches_on_ephemerals(kazoo: Connect, base: str) -> None:
 
 
 @pytest.mark.slow
-def test_ephemerals_of_killed_process_expire(kazoo: Connect, base: str, daemon: DaemonProcess) -> None:
+def test_ephemeral_nodes_of_killed_process_are_deleted(kazoo: Connect, base: str, daemon: DaemonProcess) -> None:
     client = kazoo()
     child, _ = start_child(daemon.hosts, f"{base}/ephemeral")
     gone = threading.Event()
@@ -98,13 +98,13 @@ def test_session_of_killed_process_can_be_resumed(kazoo: Connect, base: str, dae
         child.kill()
     heir = kazoo(client_id=(session, password), timeout=4.0)
     time_of_death = time.monotonic() + 1.0 + TICK_S + ALLOWANCE_S
-    threading.Event().wait(time_of_death - time.monotonic())  # no event marks this moment
+    threading.Event().wait(time_of_death - time.monotonic())  # the test must wait, because no event marks this moment
 
     assert heir.client_id[0] == session
     assert other.exists(f"{base}/ephemeral").ephemeralOwner == session
 
 
-def test_session_is_not_resumed_with_a_wrong_password(kazoo: Connect, base: str) -> None:
+def test_session_is_not_resumed_with_wrong_password(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     session, _ = client.client_id
     client.create(f"{base}/ephemeral", ephemeral=True)
@@ -115,7 +115,7 @@ def test_session_is_not_resumed_with_a_wrong_password(kazoo: Connect, base: str)
     assert other.exists(f"{base}/ephemeral").ephemeralOwner == session
 
 
-def test_wrong_password_costs_only_connection(kazoo: Connect) -> None:
+def test_wrong_session_password_costs_connection_not_session(kazoo: Connect) -> None:
     # ZooKeeperServer.processConnectRequest closes the session's connection before reopenSession checks the password.
     client = kazoo()
     session = client.client_id
@@ -135,7 +135,7 @@ def test_ephemerals_survive_dropped_connection(kazoo: Connect, base: str) -> Non
     client.create(f"{base}/ephemeral", ephemeral=True)
     created = other.exists(f"{base}/ephemeral")
 
-    drop(client)
+    drop_connection(client)
     observed = [states.get(timeout=DEADLINE_S) for _ in range(2)]
 
     assert observed == [KazooState.SUSPENDED, KazooState.CONNECTED]
@@ -150,7 +150,9 @@ def test_session_survives_many_dropped_connections(kazoo: Connect, base: str) ->
     states = record_states(client)
     client.create(f"{base}/ephemeral", ephemeral=True)
 
-    observed = [drop(client) or (states.get(timeout=DEADLINE_S), states.get(timeout=DEADLINE_S)) for _ in range(3)]
+    observed = [
+        drop_connection(client) or (states.get(timeout=DEADLINE_S), states.get(timeout=DEADLINE_S)) for _ in range(3)
+    ]
 
     assert observed == [(KazooState.SUSPENDED, KazooState.CONNECTED)] * 3
     assert client.client_id == session
@@ -164,8 +166,8 @@ def test_client_detects_closed_session(kazoo: Connect, base: str, daemon: Daemon
     states = record_states(client)
     client.create(f"{base}/ephemeral", ephemeral=True)
 
-    client.set_hosts(NOWHERE)  # keeps it from resuming its session immediately
-    drop(client)
+    client.set_hosts(UNREACHABLE)  # prevents the client from resuming its session immediately
+    drop_connection(client)
     suspended = states.get(timeout=DEADLINE_S)
     kazoo(client_id=session).stop()
     client.set_hosts(daemon.hosts)
@@ -177,7 +179,7 @@ def test_client_detects_closed_session(kazoo: Connect, base: str, daemon: Daemon
 
 
 @pytest.mark.slow
-def test_idle_client_keeps_its_session_by_pings(kazoo: Connect, base: str) -> None:
+def test_pings_keep_session_of_idle_client(kazoo: Connect, base: str) -> None:
     client = kazoo(timeout=1.0)
     states = record_states(client)
     client.create(f"{base}/ephemeral", ephemeral=True)

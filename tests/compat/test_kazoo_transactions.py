@@ -29,7 +29,7 @@ def test_transaction_applies_all_its_operations(kazoo: Connect, base: str) -> No
     assert client.get_children(base) == ["n-0000000001"]
 
 
-def test_failed_transaction_applies_nothing(kazoo: Connect, base: str) -> None:
+def test_failed_transaction_is_not_applied(kazoo: Connect, base: str) -> None:
     client = kazoo()
 
     transaction = client.transaction()
@@ -43,7 +43,7 @@ def test_failed_transaction_applies_nothing(kazoo: Connect, base: str) -> None:
     assert client.get(base)[0] == b""
 
 
-def test_failed_transaction_fires_no_watch(kazoo: Connect, base: str) -> None:
+def test_failed_transaction_does_not_fire_watch(kazoo: Connect, base: str) -> None:
     client = kazoo()
     events: queue.Queue[Any] = queue.Queue()
     client.exists(f"{base}/new", watch=events.put)

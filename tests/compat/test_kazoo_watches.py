@@ -9,7 +9,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType
 from kazoo.recipe.cache import TreeCache, TreeEvent
-from support.kazoo_clients import drop, record_states
+from support.kazoo_clients import drop_connection, record_states
 from support.waiting import DEADLINE_S, wait_until
 
 Connect = Callable[..., KazooClient]
@@ -40,7 +40,7 @@ def test_exists_watch_reports_creation(kazoo: Connect, base: str) -> None:
     assert (event.type, event.path) == (EventType.CREATED, f"{base}/later")
 
 
-def test_data_watch_sees_each_state_of_a_node(kazoo: Connect, base: str) -> None:
+def test_data_watch_reports_each_state_of_node(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     seen: queue.Queue[bytes | None] = queue.Queue()
     path = f"{base}/node"
@@ -64,7 +64,7 @@ def test_data_watch_survives_dropped_connection(kazoo: Connect, base: str) -> No
     client.DataWatch(base, lambda data, stat: seen.put(data))
     first = seen.get(timeout=DEADLINE_S)
 
-    drop(client)
+    drop_connection(client)
     states.get(timeout=DEADLINE_S)
     other.set(base, b"meanwhile")
     meanwhile = seen.get(timeout=DEADLINE_S)
@@ -74,7 +74,7 @@ def test_data_watch_survives_dropped_connection(kazoo: Connect, base: str) -> No
     assert [first, meanwhile, after] == [b"", b"meanwhile", b"after"]
 
 
-def test_children_watch_sees_children_come_and_go(kazoo: Connect, base: str) -> None:
+def test_children_watch_reports_added_and_deleted_node(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     seen: queue.Queue[list[str]] = queue.Queue()
 
@@ -90,7 +90,7 @@ def test_children_watch_sees_children_come_and_go(kazoo: Connect, base: str) -> 
     assert [none, one, sorted(two), left] == [[], ["a"], ["a", "b"], ["b"]]
 
 
-def test_children_watch_passes_event(kazoo: Connect, base: str) -> None:
+def test_children_watch_passes_event_on_request(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     seen: queue.Queue[Any] = queue.Queue()
     client.ChildrenWatch(base, lambda children, event: seen.put(event), send_event=True)
@@ -102,7 +102,7 @@ def test_children_watch_passes_event(kazoo: Connect, base: str) -> None:
     assert (event.type, event.path) == (EventType.CHILD, base)
 
 
-def test_tree_cache_follows_a_subtree(kazoo: Connect, base: str) -> None:
+def test_tree_cache_follows_subtree(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     other.create(f"{base}/before", b"0")
     events: queue.Queue[int] = queue.Queue()

@@ -22,7 +22,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-def with_free_ports(script: str) -> str:
+def use_free_ports(script: str) -> str:
     """Replace the ports on the page by free ports; 219$n is the port of server n."""
     script = script.replace("clientPort=219$n", "clientPort=$((2190 + n))")
     ports: dict[str, str] = {}
@@ -35,9 +35,9 @@ def with_free_ports(script: str) -> str:
 
 
 @pytest.mark.slow
-def test_commands_of_page_run_in_order(tmp_path: Path) -> None:
+def test_commands_of_migration_page_run_in_order(tmp_path: Path) -> None:
     require_apache()
-    script = with_free_ports("\n".join(["set -e -m", "trap 'echo END $?' EXIT", *blocks("bash")]))
+    script = use_free_ports("\n".join(["set -e -m", "trap 'echo END $?' EXIT", *blocks("bash")]))
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     (tmp_path / "page.sh").write_text(script)
 
@@ -50,7 +50,8 @@ def test_commands_of_page_run_in_order(tmp_path: Path) -> None:
             seen = []
             for line in process.stdout:
                 seen.append(line)
-                if line.startswith("END "):  # stop reading: the servers also write there, and still run
+                # Reading to the end would hang, because the running servers keep this pipe open.
+                if line.startswith("END "):
                     break
             output = "".join(seen)
         finally:

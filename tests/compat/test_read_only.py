@@ -13,7 +13,7 @@ from support.daemon import DaemonProcess
 from support.waiting import DEADLINE_S
 
 
-def reaches(client: KazooClient, state: KeeperState) -> threading.Event:
+def state_event(client: KazooClient, state: KeeperState) -> threading.Event:
     """Return an event that is set as soon as the client's connection is in a state."""
     reached = threading.Event()
 
@@ -26,13 +26,13 @@ def reaches(client: KazooClient, state: KeeperState) -> threading.Event:
 
 
 @pytest.mark.slow
-def test_kazoo_writes_again_after_read_only_mode() -> None:
+def test_kazoo_can_write_after_read_only_mode_ends() -> None:
     with DaemonProcess("-Dzookeeper.4lw.commands.whitelist=*") as daemon:
         client = KazooClient(daemon.hosts, read_only=True, timeout=5)
         client.start()
         try:
             client.create("/a", b"1")
-            read_only = reaches(client, KeeperState.CONNECTED_RO)
+            read_only = state_event(client, KeeperState.CONNECTED_RO)
 
             daemon.process.send_signal(signal.SIGUSR1)
             assert read_only.wait(DEADLINE_S)
@@ -40,7 +40,7 @@ def test_kazoo_writes_again_after_read_only_mode() -> None:
             with pytest.raises(NotReadOnlyCallError):
                 client.set("/a", b"2")
 
-            writable = reaches(client, KeeperState.CONNECTED)
+            writable = state_event(client, KeeperState.CONNECTED)
             daemon.process.send_signal(signal.SIGUSR2)
             assert writable.wait(DEADLINE_S)
             assert client.set("/a", b"2").version == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.apache import JARS, NEEDED, ApacheZooKeeper, require_apache
+from support.apache import JARS, NEEDED_JARS, ApacheZooKeeper, require_apache
 from support.waiting import DEADLINE_S
 
 from zoolet.protocol.codec import int_at
@@ -39,7 +39,7 @@ quit
 
 
 class Tap:
-    """Forwards bytes between a client and a server, and records the server's output."""
+    """A forwarder between a client and a server, which records the server's output."""
 
     def __init__(self, hosts: str) -> None:
         self._target = hosts.split(":")
@@ -84,8 +84,8 @@ class Tap:
 
 
 async def command_line(hosts: str) -> str:
-    """Run zkCli with the commands; return its output."""
-    jars = ":".join(str(jar) for pattern in (*NEEDED, "jline*.jar") for jar in sorted(JARS.glob(pattern)))
+    """Run zkCli with the commands. Return its output."""
+    jars = ":".join(str(jar) for pattern in (*NEEDED_JARS, "jline*.jar") for jar in sorted(JARS.glob(pattern)))
     words = ["java", "-cp", jars, "org.apache.zookeeper.ZooKeeperMain", "-server", hosts]
     done: Any = await asyncio.to_thread(
         subprocess.run, words, input=COMMANDS, capture_output=True, text=True, timeout=DEADLINE_S, check=False
@@ -94,7 +94,7 @@ async def command_line(hosts: str) -> str:
 
 
 @pytest.mark.slow
-async def test_java_command_line_gets_same_bytes(tmp_path: Path) -> None:
+async def test_replay_sends_recorded_bytes_to_java_command_line(tmp_path: Path) -> None:
     require_apache()
     with ApacheZooKeeper() as apache:
         async with Proxy(apache.hosts) as proxy, Tap(proxy.hosts) as tap:
@@ -114,7 +114,7 @@ async def test_java_command_line_gets_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_recording_of_apache_replays_at_apache(tmp_path: Path) -> None:
+async def test_requests_replayed_at_apache_get_recorded_replies(tmp_path: Path) -> None:
     require_apache()
     with ApacheZooKeeper() as apache:
         async with Proxy(apache.hosts) as proxy:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.apache import free_port, skip_unless_required
 from support.browser import TOKEN, Page
-from support.daemon import Running, running
+from support.daemon import RunningDaemon, running_daemon
 
 from zoolet.client.blocking import Client
 
@@ -43,11 +43,11 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]
     file = folder / "token"
     file.write_text(TOKEN)
     options = ("--admin-port", "0", "--admin-token-file", str(file), "--data-dir", str(folder / "data"))
-    with running("--port", "0", *options, "-D4lw.commands.whitelist=*") as process:
+    with running_daemon("--port", "0", *options, "-D4lw.commands.whitelist=*") as process:
         yield process.port(), _admin(process)
 
 
-def _admin(process: Running) -> str:
+def _admin(process: RunningDaemon) -> str:
     line = process.read_line(1)
     assert line.startswith("zoolet admin on http://"), line
     return line.rpartition(" ")[2]

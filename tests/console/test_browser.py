@@ -28,7 +28,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 
 pytestmark = pytest.mark.slow
-HOSTILE: Final = [
+HOSTILE_NAMES: Final = [
     "<script>document.title='stolen'",
     "\"><img src=x onerror=document.title='stolen'>",
     "\u202egnp.exe",
@@ -42,7 +42,7 @@ HOSTILE: Final = [
 # --- the views ---
 
 
-def test_overview_updates_live(page: Page, zk: Any) -> None:
+def test_overview_page_updates_live(page: Page, zk: Any) -> None:
     page.open()
     page.shows("✓ Serving", "Requests per second", "Disk of")
     before = page.find("dl.facts").text
@@ -70,7 +70,7 @@ def test_node_is_shown_with_data_owner_and_history(page: Page, zk: Any) -> None:
     page.shows("Owner", hex(zk.session_id))
 
 
-def test_reason_for_missing_node_is_shown(page: Page, daemon: tuple[int, str]) -> None:
+def test_page_of_missing_node_explains_its_deletion(page: Page, daemon: tuple[int, str]) -> None:
     with Client(f"127.0.0.1:{daemon[0]}") as other:
         other.create("/services", b"")
         other.create("/services/a", b"", ephemeral=True)
@@ -137,13 +137,13 @@ def test_history_can_be_limited_to_path_or_session(page: Page, zk: Any) -> None:
 # --- hostile names and data, and many of them ---
 
 
-def test_names_and_data_are_never_markup(page: Page, zk: Any) -> None:
+def test_names_and_data_are_never_rendered_as_markup(page: Page, zk: Any) -> None:
     zk.create("/hostile", b"")
-    for name in HOSTILE:
+    for name in HOSTILE_NAMES:
         zk.create(f"/hostile/{name}", name.encode())
     page.open("tree/%2Fhostile")
-    page.shows(f"{len(HOSTILE)} children", "<script>document.title='stolen'", "\\u{202e}gnp.exe", "${7*7}")
-    for name in HOSTILE:
+    page.shows(f"{len(HOSTILE_NAMES)} children", "<script>document.title='stolen'", "\\u{202e}gnp.exe", "${7*7}")
+    for name in HOSTILE_NAMES:
         page.driver.execute_script("location.hash = '#/tree/' + encodeURIComponent(arguments[0])", f"/hostile/{name}")
         page.until(lambda: page.driver.find_elements(By.CSS_SELECTOR, "[data-test=data]"))
         assert "stolen" != page.driver.title
@@ -151,7 +151,7 @@ def test_names_and_data_are_never_markup(page: Page, zk: Any) -> None:
     page.shows("\\u{202e}gnp.exe")
 
 
-def test_data_of_every_kind_is_shown(page: Page, zk: Any) -> None:
+def test_large_binary_and_msgpack_data_are_shown(page: Page, zk: Any) -> None:
     zk.create("/kinds", b"")
     for name, data in (("large", b"x" * 1_000_000), ("bytes", bytes(range(256))), ("msgpack", b"\x81\xa1a\x01")):
         zk.create(f"/kinds/{name}", data)
@@ -165,7 +165,7 @@ def test_data_of_every_kind_is_shown(page: Page, zk: Any) -> None:
     page.shows('"a": 1')
 
 
-def test_100_000_children_scroll(page: Page, zk: Any) -> None:
+def test_list_of_100_000_children_scrolls(page: Page, zk: Any) -> None:
     zk.create("/many", b"")
     for start in range(0, 100_000, 5000):
         with zk.transaction() as transaction:
@@ -202,7 +202,7 @@ def test_selected_search_result_is_scrolled_into_view(page: Page, zk: Any) -> No
     page.until(lambda: page.find("[data-test=found] li").is_displayed())
 
 
-def test_failing_view_keeps_others(page: Page) -> None:
+def test_failing_view_does_not_affect_other_views(page: Page) -> None:
     page.open("tests")
     page.shows("This server has no such view")
     page.open("history/0x1")
@@ -225,14 +225,14 @@ def test_failing_view_keeps_others(page: Page) -> None:
 # --- the token ---
 
 
-def test_change_needs_token_once_and_uses_versions(page: Page, zk: Any) -> None:
+def test_data_change_needs_token_once_and_detects_other_change(page: Page, zk: Any) -> None:
     zk.create("/edit", b"before")
     page.open("tree/%2Fedit")
     page.click("Edit…")
     page.give_token("wrong-token-0123456789")
     page.shows("wrong token")
     page.give_token()
-    area = page.find("textarea")  # the interrupted change continues
+    area = page.find("textarea")  # after the token is accepted, the dialog of the change continues
     area.send_keys(Keys.CONTROL + "a" + Keys.NULL + "after")
     page.click("Save…")
     page.shows("if nobody has changed it since version 0")
@@ -247,13 +247,14 @@ def test_change_needs_token_once_and_uses_versions(page: Page, zk: Any) -> None:
     page.shows("meanwhile")
     page.click("Delete…")
     page.click("Delete the node")
-    page.until(lambda: page.driver.current_url.endswith("#/tree/%2F"))  # where the page goes after the deletion
+    # After the deletion, the page of the parent is shown.
+    page.until(lambda: page.driver.current_url.endswith("#/tree/%2F"))
     assert zk.exists("/edit") is None
     page.open("history/%2Fedit")
     page.shows("deleted /edit", "in the console")
 
 
-def test_session_is_expired_by_user(page: Page, daemon: tuple[int, str]) -> None:
+def test_user_can_expire_session_on_its_page(page: Page, daemon: tuple[int, str]) -> None:
     with Client(f"127.0.0.1:{daemon[0]}") as other:
         session = other.session_id
         other.create("/doomed", b"", ephemeral=True)
@@ -276,7 +277,7 @@ def test_session_is_expired_by_user(page: Page, daemon: tuple[int, str]) -> None
         ({}, 401),
     ],
 )
-def test_request_of_other_page_is_refused(daemon: tuple[int, str], headers: dict[str, str], status: int) -> None:
+def test_request_from_foreign_page_is_refused(daemon: tuple[int, str], headers: dict[str, str], status: int) -> None:
     body = json.dumps({"path": "/forged", "base64": ""}).encode()
     request = urllib.request.Request(f"{daemon[1]}console/api/change/create", body, headers)
     with pytest.raises(urllib.error.HTTPError) as caught:
@@ -289,7 +290,7 @@ def test_request_of_other_page_is_refused(daemon: tuple[int, str], headers: dict
 # --- accessibility ---
 
 
-def test_number_keys_open_views_and_slash_searches(page: Page, zk: Any) -> None:
+def test_number_keys_open_views_and_slash_key_focuses_search(page: Page, zk: Any) -> None:
     page.open()
     page.shows("✓ Serving")
     body = page.driver.find_element(By.TAG_NAME, "body")
@@ -309,7 +310,7 @@ def test_number_keys_open_views_and_slash_searches(page: Page, zk: Any) -> None:
     "view",
     ["overview", "tree/%2F", "tree/%2Fzookeeper%2Fconfig", "sessions", "locks", "history", "history/?kind=delete&at=0"],
 )
-def test_axe_has_no_serious_finding(page: Page, zk: Any, view: str, scheme: str, width: int) -> None:
+def test_views_have_no_serious_accessibility_problem(page: Page, zk: Any, view: str, scheme: str, width: int) -> None:
     axe = Path(pytest.importorskip("axe_core_python").__file__).parent / "axe.min.js"
     page.driver.set_window_size(width, 1000)
     features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -391,7 +392,7 @@ def test_faults_are_set_hit_and_released_on_page(driver: Any) -> None:
     assert all("ERR_CONNECTION" in line for line in page.errors())
 
 
-def test_cluster_is_shown_member_by_member(page: Page) -> None:
+def test_cluster_page_shows_each_member(page: Page) -> None:
     with Cluster(3, admin=True) as cluster:
         late = cluster.followers[0]
         cluster.populate({"/a": b"old"})

@@ -14,8 +14,8 @@ import pytest
 from selenium.webdriver.support.select import Select
 from support.apache import free_port
 from support.browser import TOKEN, Page
-from support.daemon import Running, running
-from support.remote_console import console
+from support.daemon import RunningDaemon, running_daemon
+from support.remote_console import run_console
 
 from zoolet.client.blocking import Client
 from zoolet.testing import Server
@@ -24,14 +24,14 @@ pytest.importorskip("h11")
 pytest.importorskip("selenium.webdriver")
 
 pytestmark = pytest.mark.slow
-LIVE: Final = "✓ live"
+LIVE_TEXT: Final = "✓ live"
 
 
 @contextmanager
-def daemon_at(port: int, token: str, folder: Path) -> Iterator[Running]:
+def daemon_at(port: int, token: str, folder: Path) -> Iterator[RunningDaemon]:
     """Run a daemon whose admin port and token are given."""
     (file := folder / "token").write_text(token)
-    with running("--port", "0", "--admin-port", str(port), "--admin-token-file", str(file)) as process:
+    with running_daemon("--port", "0", "--admin-port", str(port), "--admin-token-file", str(file)) as process:
         process.port()
         yield process
 
@@ -52,31 +52,31 @@ def test_seven_open_pages_update_live(page: Page, driver: Any, tabs: None) -> No
     for _ in range(7):
         driver.switch_to.new_window("window")
         page.open()
-        page.shows(LIVE)
+        page.shows(LIVE_TEXT)
     for handle in driver.window_handles:
         driver.switch_to.window(handle)
         if driver.current_url.startswith("http"):
             driver.execute_script("performance.clearResourceTimings()")
             page.until(lambda: driver.execute_script("return performance.getEntriesByType('resource').length"))
-            page.shows(LIVE)
+            page.shows(LIVE_TEXT)
 
 
-def test_page_survives_restart_with_another_token(driver: Any, tmp_path: Path) -> None:
+def test_page_survives_restart_with_different_token(driver: Any, tmp_path: Path) -> None:
     page = Page(driver, f"http://127.0.0.1:{(port := free_port())}/")
     with daemon_at(port, TOKEN, tmp_path):
         page.open()
         page.click("Enter the token")
         page.give_token()
-        page.shows(LIVE, "Forget the token")
+        page.shows(LIVE_TEXT, "Forget the token")
     page.shows("nothing heard from the server")
     with daemon_at(port, other := TOKEN[::-1], tmp_path):
-        page.shows("wrong token", LIVE)
+        page.shows("wrong token", LIVE_TEXT)
         page.give_token(other)
         page.shows("Forget the token")
     driver.get("about:blank")
 
 
-LATE_ABOUT: Final = """
+LATE_ABOUT_SCRIPT: Final = """
 const real = window.fetch;
 let failing = true;  // one overview, so that the page introduces itself again, still without a token
 window.fetch = async (url, ...given) => {
@@ -95,10 +95,10 @@ window.fetch = async (url, ...given) => {
 """
 
 
-def test_late_answer_without_token_does_not_undo_token(page: Page) -> None:
+def test_late_reply_without_token_does_not_discard_new_token(page: Page) -> None:
     page.hurry()
-    page.shows(LIVE)
-    page.driver.execute_script(LATE_ABOUT)
+    page.shows(LIVE_TEXT)
+    page.driver.execute_script(LATE_ABOUT_SCRIPT)
     page.until(lambda: page.driver.execute_script("return Boolean(window.held)"))
     page.click("Enter the token")
     page.give_token()
@@ -108,21 +108,21 @@ def test_late_answer_without_token_does_not_undo_token(page: Page) -> None:
     page.shows("Forget the token")
 
 
-def test_silent_server_is_noticed_until_it_answers(driver: Any, tmp_path: Path) -> None:
+def test_page_shows_silent_server_until_it_answers(driver: Any, tmp_path: Path) -> None:
     page = Page(driver, f"http://127.0.0.1:{(port := free_port())}/")
     with daemon_at(port, TOKEN, tmp_path) as daemon:
         page.open()
-        page.shows(LIVE)
+        page.shows(LIVE_TEXT)
         daemon.process.send_signal(signal.SIGSTOP)
         try:
             page.shows("nothing heard from the server for", "! Not heard from")
         finally:
             daemon.process.send_signal(signal.SIGCONT)
-        page.shows(LIVE)
+        page.shows(LIVE_TEXT)
     driver.get("about:blank")
 
 
-def test_ages_use_clock_of_server(driver: Any) -> None:
+def test_ages_on_page_use_clock_of_server(driver: Any) -> None:
     with Server(admin=True, clock="manual") as server:
         server.advance(3600)
         server.populate({"/young": ""})
@@ -130,7 +130,7 @@ def test_ages_use_clock_of_server(driver: Any) -> None:
         page = Page(driver, server.admin_url)
         page.open("tree/%2Fyoung")
         clock = "The clock of the server is fast by 60 min, compared with the clock of this browser."
-        page.shows(LIVE, "Created")
+        page.shows(LIVE_TEXT, "Created")
         page.until(lambda: " s ago" in page.find(".facts").text or " ms ago" in page.find(".facts").text)
         assert page.find("[data-test=clock]").text.replace("\u00a0", " ") == clock
         driver.get("about:blank")
@@ -140,7 +140,7 @@ def test_console_reads_from_read_only_server(driver: Any) -> None:
     with Server() as server:
         server.populate({"/a": "one"})
         server.set_read_only(True)
-        with console(server.hosts) as remote:
+        with run_console(server.hosts) as remote:
             page = Page(driver, remote.url)
             page.open("tree/%2Fa")
             page.shows("one", "✕ not ready")
@@ -156,10 +156,10 @@ def test_console_reads_from_read_only_server(driver: Any) -> None:
             driver.get("about:blank")
 
 
-def test_reason_why_children_are_not_listed_is_shown(driver: Any) -> None:
+def test_page_shows_reason_for_refused_sort_order_of_children(driver: Any) -> None:
     with Server() as server:
         server.populate({f"/wide/{number}": b"" for number in range(10_001)})
-        with console(server.hosts) as remote:
+        with run_console(server.hosts) as remote:
             page = Page(driver, remote.url)
             page.open("tree/%2Fwide")
             page.shows("10,001 children of /wide")
@@ -170,7 +170,7 @@ def test_reason_why_children_are_not_listed_is_shown(driver: Any) -> None:
             driver.get("about:blank")
 
 
-def test_text_stays_when_token_is_not_accepted(driver: Any, tmp_path: Path) -> None:
+def test_edited_text_survives_rejected_token(driver: Any, tmp_path: Path) -> None:
     page = Page(driver, f"http://127.0.0.1:{(port := free_port())}/")
     with daemon_at(port, TOKEN, tmp_path):
         page.open("tree/%2Fzookeeper")
@@ -184,9 +184,9 @@ def test_text_stays_when_token_is_not_accepted(driver: Any, tmp_path: Path) -> N
     driver.get("about:blank")
 
 
-def test_addresses_of_ipv6_have_one_form(driver: Any) -> None:
+def test_ipv6_addresses_have_same_form_on_each_page(driver: Any) -> None:
     with Server("::1") as server, Client(server.hosts) as zk:
-        with console(server.hosts) as remote:
+        with run_console(server.hosts) as remote:
             page = Page(driver, remote.url)
             page.open(f"sessions/{zk.session_id:#x}")
             page.shows("Client", "[::1]:")

@@ -15,19 +15,19 @@ pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.by import By
 
 pytestmark = pytest.mark.slow
-INVISIBLE: Final = ["\u3164", "\u115f", "\u2800", "\u034f", "\u180e", "\ufe0f", "\uffa0"]
+INVISIBLE_CHARACTERS: Final = ["\u3164", "\u115f", "\u2800", "\u034f", "\u180e", "\ufe0f", "\uffa0"]
 
 
-def test_invisible_characters_are_shown_as_numbers(page: Page, zk: Any) -> None:
+def test_invisible_characters_are_shown_as_code_points(page: Page, zk: Any) -> None:
     zk.create("/invisible", b"")
-    for character in INVISIBLE:
+    for character in INVISIBLE_CHARACTERS:
         zk.create(f"/invisible/lock{character}", b"")
     page.open("tree/%2Finvisible")
 
-    page.shows(*[f"lock\\u{{{ord(character):x}}}" for character in INVISIBLE])
+    page.shows(*[f"lock\\u{{{ord(character):x}}}" for character in INVISIBLE_CHARACTERS])
 
 
-def test_unusual_blanks_are_shown_as_numbers(page: Page, zk: Any) -> None:
+def test_unusual_spaces_are_shown_as_code_points(page: Page, zk: Any) -> None:
     zk.create("/blank", b"")
     for name in (" x", "x ", "x  y", "x\u00a0", "x\u3000y", "x y", "x\\u{20}"):
         zk.create(f"/blank/{name}", b"")
@@ -90,7 +90,7 @@ def test_msgpack_is_decoded_in_browser(page: Page, value: Any) -> None:
         b"\x91" * 60 + b"\x01",
     ],
 )  # fmt: skip
-def test_invalid_or_deep_msgpack_has_no_form(page: Page, data: bytes) -> None:
+def test_invalid_or_deep_msgpack_is_not_decoded(page: Page, data: bytes) -> None:
     page.open()
     script = """const done = arguments[1];
         Promise.all([import("/console/data.js"), import("/console/lib.js")]).then(([data, lib]) =>
@@ -99,7 +99,7 @@ def test_invalid_or_deep_msgpack_has_no_form(page: Page, data: bytes) -> None:
     assert "msgpack" not in page.driver.execute_async_script(script, base64.b64encode(data).decode())
 
 
-def test_long_name_is_cut_and_not_linked(page: Page, zk: Any) -> None:
+def test_long_name_is_truncated_and_not_linked(page: Page, zk: Any) -> None:
     zk.create("/cut", b"")
     zk.create("/cut/" + "x" * 100_000, b"", ephemeral=True)
     page.open("tree/%2Fcut")

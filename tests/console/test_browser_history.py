@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.browser import Page
-from support.daemon import running
+from support.daemon import running_daemon
 
 from zoolet.client.blocking import Client
 
@@ -23,7 +23,7 @@ def rows(page: Page) -> list[str]:
     return [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, "[data-test=entries] > li")]
 
 
-def test_history_is_filtered_by_form_and_address(page: Page, zk: Any) -> None:
+def test_history_page_is_filtered_by_form_and_url(page: Page, zk: Any) -> None:
     for path in ("/filter", "/filter/a", "/filter/b"):
         zk.create(path, b"")
     zk.delete("/filter/a")
@@ -42,7 +42,7 @@ def test_history_is_filtered_by_form_and_address(page: Page, zk: Any) -> None:
     page.shows("Nothing of it among the last", "older ends of sessions")
 
 
-def test_invalid_path_is_requested_once(page: Page) -> None:
+def test_history_page_requests_invalid_path_only_once(page: Page) -> None:
     page.hurry()
     page.open("history/no-slash")
     page.shows("400")
@@ -53,7 +53,7 @@ def test_invalid_path_is_requested_once(page: Page) -> None:
     assert [each for each in requests if "api/history" in each] == []
 
 
-def test_repeated_sets_fold_and_pause_holds_page(page: Page, zk: Any) -> None:
+def test_repeated_sets_collapse_and_pause_stops_page(page: Page, zk: Any) -> None:
     zk.create("/fold", b"")
     for number in range(150):
         zk.set("/fold", b"%d" % number)
@@ -74,7 +74,7 @@ def test_repeated_sets_fold_and_pause_holds_page(page: Page, zk: Any) -> None:
     page.until(lambda: len(rows(page)) == 152)
 
 
-def test_page_of_session_looks_in_log_files(page: Page, zk: Any) -> None:
+def test_session_page_reads_log_files_on_request(page: Page, zk: Any) -> None:
     zk.create("/session-of-log", b"")
     page.open(f"sessions/{hex(zk.session_id)}")
     page.shows("created /session-of-log")
@@ -82,7 +82,7 @@ def test_page_of_session_looks_in_log_files(page: Page, zk: Any) -> None:
     page.shows("No more transactions.")
 
 
-def test_large_transaction_shows_six_changes(page: Page, zk: Any) -> None:
+def test_history_page_shows_six_changes_of_large_transaction(page: Page, zk: Any) -> None:
     transaction = zk.transaction()
     for number in range(9):
         transaction.create(f"/several{number}")
@@ -91,8 +91,8 @@ def test_large_transaction_shows_six_changes(page: Page, zk: Any) -> None:
     page.shows("multi created /several7, created /several0, ", "created /several4 and 3 more by session")
 
 
-def test_page_shows_start_of_complete_history(driver: Any) -> None:
-    with running("--port", "0", "--admin-port", "0", "-Dzoolet.history=20") as process:
+def test_history_page_shows_since_when_history_is_complete(driver: Any) -> None:
+    with running_daemon("--port", "0", "--admin-port", "0", "-Dzoolet.history=20") as process:
         port, url = process.port(), process.read_line(1).rpartition(" ")[2]
         with Client(f"127.0.0.1:{port}") as client:
             client.create("/gone", b"")

@@ -1,4 +1,4 @@
-"""The console in a browser: waiting clients and their sessions, charts, members and servers."""
+"""The console in a real browser: locks, deadlocks, sessions, charts, cluster members and servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 from support.browser import Page
-from support.remote_console import console
+from support.remote_console import run_console
 
 from zoolet.client.blocking import Client
 from zoolet.testing import Cluster, Server
@@ -20,11 +20,11 @@ pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.by import By
 
 pytestmark = pytest.mark.slow
-NAME: Final = "9c7e980a02c6499346ac9bf4e550501a__lock__"
-HOSTILE: Final = "<img src=x onerror=document.title='stolen'>\u202e"
+LOCK_NODE: Final = "9c7e980a02c6499346ac9bf4e550501a__lock__"
+HOSTILE_NAME: Final = "<img src=x onerror=document.title='stolen'>\u202e"
 
 
-class Night:
+class BusyServer:
     """A server with ten locks, a ring of three clients, and sixty sessions."""
 
     def __init__(self, server: Server, clients: list[Client]) -> None:
@@ -42,7 +42,7 @@ class Night:
     def ask(self, path: str, name: str, client: int) -> None:
         """Create a contender, which holds the lock if it is the first."""
         self.clients[0].ensure_path(path)
-        self.clients[client].create(f"{path}/{NAME}", name.encode(), ephemeral=True, sequential=True)
+        self.clients[client].create(f"{path}/{LOCK_NODE}", name.encode(), ephemeral=True, sequential=True)
 
     def id(self, client: int) -> str:
         """Return the session id of a client."""
@@ -50,20 +50,20 @@ class Night:
 
 
 @pytest.fixture(scope="module")
-def night() -> Iterator[Night]:
+def busy_server() -> Iterator[BusyServer]:
     """The server of the tests in this module."""
     with ExitStack() as stack:
         server = stack.enter_context(Server(admin=True))
-        yield Night(server, [stack.enter_context(Client(server.hosts)) for _ in range(60)])
+        yield BusyServer(server, [stack.enter_context(Client(server.hosts)) for _ in range(60)])
 
 
 @pytest.fixture
-def shown(driver: Any, night: Night) -> Page:
+def shown(driver: Any, busy_server: BusyServer) -> Page:
     """The console of the server, open in the browser."""
     driver.get("about:blank")
     driver.get_log("browser")
-    assert night.server.admin_url is not None
-    return Page(driver, night.server.admin_url)
+    assert busy_server.server.admin_url is not None
+    return Page(driver, busy_server.server.admin_url)
 
 
 def test_overview_counts_locks_and_links_longest_wait(shown: Page) -> None:
@@ -78,7 +78,7 @@ def test_overview_counts_locks_and_links_longest_wait(shown: Page) -> None:
     assert shown.errors() == []
 
 
-def test_locks_are_sorted_by_longest_wait(shown: Page) -> None:
+def test_locks_page_sorts_locks_by_longest_wait(shown: Page) -> None:
     shown.open("locks")
     shown.shows("13 locks, 12 clients wait")
     paths = [each.get_attribute("data-path") for each in shown.driver.find_elements(By.CSS_SELECTOR, "section.lock")]
@@ -91,7 +91,7 @@ def test_locks_are_sorted_by_longest_wait(shown: Page) -> None:
     )
 
 
-def test_ring_names_clients_addresses_and_locks(shown: Page) -> None:
+def test_locks_page_shows_clients_and_locks_of_deadlock(shown: Page) -> None:
     shown.open("locks")
     ring = shown.find("svg.circle")
     texts = shown.until(lambda: [each.text for each in ring.find_elements(By.TAG_NAME, "text")])
@@ -103,32 +103,32 @@ def test_ring_names_clients_addresses_and_locks(shown: Page) -> None:
     assert len(shown.driver.find_elements(By.CSS_SELECTOR, ".deadlock button.danger")) == 3
 
 
-def test_session_page_lists_held_and_awaited_locks(shown: Page, night: Night) -> None:
-    shown.open(f"sessions/{night.id(40)}")
+def test_session_page_lists_held_and_awaited_locks(shown: Page, busy_server: BusyServer) -> None:
+    shown.open(f"sessions/{busy_server.id(40)}")
     shown.shows("In a deadlock", "Holds 1 lock", "Waits for 1 lock")
     holds, waits = shown.find("[data-test=holds]"), shown.find("[data-test=waits]")
 
     assert re.search(r"/ring/a lock as service-0 for .*, 1 client waits", holds.text)
     assert re.search(r"/ring/b lock, number 1 of 1 in line as service-0 for .*\nservice-1 ", waits.text)
     assert waits.find_elements(By.CSS_SELECTOR, "button.danger")
-    waits.find_element(By.CSS_SELECTOR, f"a[href='#/sessions/{night.id(41)}']").click()
+    waits.find_element(By.CSS_SELECTOR, f"a[href='#/sessions/{busy_server.id(41)}']").click()
     shown.until(lambda: "/ring/b lock as service-1" in shown.find("[data-test=holds]").text)
     shown.find("[data-test=holds] a").click()
     shown.shows("1 lock, 1 client waits")
     assert shown.errors() == []
 
 
-def test_holder_is_expired_in_the_deadlock(driver: Any) -> None:
+def test_session_of_holder_in_deadlock_can_be_expired(driver: Any) -> None:
     with Server(admin=True) as server, Client(server.hosts) as one, Client(server.hosts) as two:
-        night = Night.__new__(Night)
-        night.clients = [one, two]
+        busy_server = BusyServer.__new__(BusyServer)
+        busy_server.clients = [one, two]
         for path, client in (("/a", 0), ("/b", 1), ("/b", 0), ("/a", 1)):
-            night.ask(path, f"client-{client}", client)
+            busy_server.ask(path, f"client-{client}", client)
         assert server.admin_url is not None
         page = Page(driver, server.admin_url)
         page.open("locks")
         page.find(".deadlock button[aria-label='Expire the session of client-1…']").click()
-        page.shows(f"The session {night.id(1)} of client-1 will end immediately")
+        page.shows(f"The session {busy_server.id(1)} of client-1 will end immediately")
         page.click("Expire the session")
 
         page.shows("✓ No deadlock")
@@ -138,11 +138,11 @@ def test_holder_is_expired_in_the_deadlock(driver: Any) -> None:
 
 def test_list_of_locks_shows_five_waiters_per_lock(driver: Any) -> None:
     with Server(admin=True) as server, Client(server.hosts) as zk:
-        night = Night.__new__(Night)
-        night.clients = [zk]
+        busy_server = BusyServer.__new__(BusyServer)
+        busy_server.clients = [zk]
         for number in range(8):
-            night.ask("/a", f"client-{number}", 0)
-        night.ask("/b", "client-0", 0)
+            busy_server.ask("/a", f"client-{number}", 0)
+        busy_server.ask("/b", "client-0", 0)
         assert server.admin_url is not None
         page = Page(driver, server.admin_url)
         page.open("locks")
@@ -156,27 +156,27 @@ def test_list_of_locks_shows_five_waiters_per_lock(driver: Any) -> None:
 
 
 def owners(server: Server) -> list[tuple[str, int]]:
-    """Return the ephemeral nodes with their owners."""
+    """Return the path and the owner of each ephemeral node."""
     return [(path, node.ephemeral_owner) for path, node in server.tree().items() if node.ephemeral_owner]
 
 
-def test_hostile_names_of_clients_are_text(driver: Any) -> None:
+def test_hostile_client_names_are_shown_as_text(driver: Any) -> None:
     with Server(admin=True) as server, Client(server.hosts) as zk:
-        night = Night.__new__(Night)
-        night.clients = [zk]
+        busy_server = BusyServer.__new__(BusyServer)
+        busy_server.clients = [zk]
         for _ in range(2):
-            night.ask("/hostile", HOSTILE, 0)
+            busy_server.ask("/hostile", HOSTILE_NAME, 0)
         assert server.admin_url is not None
         page = Page(driver, server.admin_url)
-        for place in ("locks", "sessions", f"sessions/{night.id(0)}"):
+        for place in ("locks", "sessions", f"sessions/{busy_server.id(0)}"):
             page.open(place)
             page.shows("<img src=x", "\\u{202e}")
             assert page.driver.title != "stolen"
         page.driver.get("about:blank")
 
 
-def test_double_barrier_shows_members_by_state(shown: Page, night: Night) -> None:
-    zk = night.clients[50]
+def test_locks_page_shows_members_of_double_barrier_by_state(shown: Page, busy_server: BusyServer) -> None:
+    zk = busy_server.clients[50]
     zk.create("/step/ready", b"", parents=True)
     zk.create("/step/9c7e980a02c6499346ac9bf4e550501a", b"late.42", ephemeral=True)
     shown.open("locks/%2Fstep")
@@ -188,27 +188,27 @@ def test_double_barrier_shows_members_by_state(shown: Page, night: Night) -> Non
 # --- sessions ---
 
 
-def test_headings_sort_sessions(shown: Page, night: Night) -> None:
-    night.clients[0].ensure_path("/written")
+def test_click_on_heading_sorts_sessions(shown: Page, busy_server: BusyServer) -> None:
+    busy_server.clients[0].ensure_path("/written")
     for number in range(50):
-        night.clients[33].set("/written", b"%d" % number)
+        busy_server.clients[33].set("/written", b"%d" % number)
     shown.open("sessions")
     shown.shows("60 sessions", "Connected since ▾", "worker-1")
     shown.driver.find_element(By.LINK_TEXT, "Writes in 10 min").click()
 
-    shown.until(lambda: shown.find(".sessions .long li a").text == night.id(33))
+    shown.until(lambda: shown.find(".sessions .long li a").text == busy_server.id(33))
     assert shown.driver.current_url.endswith("#/sessions/by%20writes")
     assert "50" in shown.find(".sessions .long li").text
     shown.open()
     shown.driver.find_element(By.LINK_TEXT, "Which clients write most").click()
-    shown.until(lambda: shown.find(".sessions .long li a").text == night.id(33))
+    shown.until(lambda: shown.find(".sessions .long li a").text == busy_server.id(33))
     assert shown.errors() == []
 
 
 # --- charts, members, servers ---
 
 
-def test_charts_have_ranges_and_iso_times(shown: Page) -> None:
+def test_overview_charts_have_time_ranges_and_iso_times(shown: Page) -> None:
     shown.open()
     shown.until(lambda: len(shown.driver.find_elements(By.CSS_SELECTOR, ".charts canvas")) == 5)
     shown.until(lambda: re.search(r"Time:?\s*\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", shown.find(".u-legend").text))
@@ -219,7 +219,7 @@ def test_charts_have_ranges_and_iso_times(shown: Page) -> None:
     assert shown.errors() == []
 
 
-def test_members_are_stopped_and_divided_on_page(driver: Any) -> None:
+def test_cluster_members_can_be_killed_and_isolated_on_page(driver: Any) -> None:
     with Cluster(3, admin=True) as cluster:
         late, other = [member.index for member in cluster.followers]
         assert cluster.admin_url is not None
@@ -240,8 +240,8 @@ def test_members_are_stopped_and_divided_on_page(driver: Any) -> None:
         page.driver.get("about:blank")
 
 
-def test_console_of_several_servers_shows_each(driver: Any) -> None:
-    with Server(config={"4lw.commands.whitelist": "*"}) as server, console(f"{server.hosts},127.0.0.1:1") as remote:
+def test_console_of_several_servers_shows_state_of_each_server(driver: Any) -> None:
+    with Server(config={"4lw.commands.whitelist": "*"}) as server, run_console(f"{server.hosts},127.0.0.1:1") as remote:
         page = Page(driver, remote.url)
         page.open()
         page.shows("! Serving, with problems in the cluster", "127.0.0.1:1 does not answer")
@@ -254,7 +254,9 @@ def test_console_of_several_servers_shows_each(driver: Any) -> None:
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1300), ("dark", 400)])
 @pytest.mark.parametrize("view", ["overview", "sessions", "locks", "session"])
-def test_views_of_a_night_are_accessible(shown: Page, night: Night, view: str, scheme: str, width: int) -> None:
+def test_views_with_many_locks_are_accessible(
+    shown: Page, busy_server: BusyServer, view: str, scheme: str, width: int
+) -> None:
     axe = Path(pytest.importorskip("axe_core_python").__file__).parent / "axe.min.js"
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
@@ -262,7 +264,7 @@ def test_views_of_a_night_are_accessible(shown: Page, night: Night, view: str, s
     shown.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         shown.driver.get("about:blank")
-        shown.open(f"sessions/{night.id(40)}" if view == "session" else view)
+        shown.open(f"sessions/{busy_server.id(40)}" if view == "session" else view)
         shown.shows("✓ live", "1 deadlock")
         shown.driver.execute_script(axe.read_text())
         result = shown.driver.execute_async_script("axe.run().then(arguments[0])")

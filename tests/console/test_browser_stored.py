@@ -16,8 +16,8 @@ from selenium.webdriver.common.keys import Keys
 from zoolet.client import acl
 
 pytestmark = pytest.mark.slow
-STORED = '{"big": 9007199254740993, "big": 1e400, "nested": [{}, [], "\\u0041,[{:"], "exact": 1.10}'
-LAID_OUT = """{
+STORED_JSON = '{"big": 9007199254740993, "big": 1e400, "nested": [{}, [], "\\u0041,[{:"], "exact": 1.10}'
+FORMATTED_JSON = """{
   "big": 9007199254740993,
   "big": 1e400,
   "nested": [
@@ -49,27 +49,27 @@ def type_into(page: Page, selector: str, text: str) -> None:
 
 
 def test_json_is_shown_as_stored(page: Page, zk: Any) -> None:
-    zk.create("/stored", STORED.encode())
+    zk.create("/stored", STORED_JSON.encode())
     page.open("tree/%2Fstored")
-    page.until(lambda: data(page) == LAID_OUT)
+    page.until(lambda: data(page) == FORMATTED_JSON)
 
 
-def test_equal_keys_of_msgpack_are_all_shown(page: Page, zk: Any) -> None:
+def test_duplicate_msgpack_keys_are_all_shown(page: Page, zk: Any) -> None:
     zk.create("/equal", b"\x82\xa1k\x01\xa1k\x02")
     page.open("tree/%2Fequal")
     page.until(lambda: data(page) == '{\n  "k": 1,\n  "k": 2\n}')
 
 
 @pytest.mark.parametrize("shift", range(4))
-def test_large_text_is_cut_between_letters(page: Page, zk: Any, shift: int) -> None:
-    zk.create(f"/cut{shift}", b"x" * shift + "\U0001f418".encode() * 17_000)  # 68 kB; 64 kB are shown
+def test_large_text_is_truncated_between_characters(page: Page, zk: Any, shift: int) -> None:
+    zk.create(f"/cut{shift}", b"x" * shift + "\U0001f418".encode() * 17_000)  # 68 kB, of which the page shows 64 kB
     page.open(f"tree/%2Fcut{shift}")
     page.until(lambda: data(page).endswith("\U0001f418"))
     page.click("Show all")
     page.until(lambda: len(data(page)) == 17_000 + shift)
 
 
-def test_value_above_64_kb_is_edited(page: Page, zk: Any) -> None:
+def test_data_above_64_kb_can_be_edited_on_page(page: Page, zk: Any) -> None:
     zk.create("/long", b"x" * 70_000)
     page.open("tree/%2Flong")
     page.click("Edit…")
@@ -84,7 +84,7 @@ def test_value_above_64_kb_is_edited(page: Page, zk: Any) -> None:
 @pytest.mark.parametrize(
     ("stored", "reason"), [(b"\xff", "Its data is not text"), (b"a\r\nb", "carriage returns")], ids=["binary", "CR"]
 )
-def test_reason_for_read_only_data_is_shown(page: Page, zk: Any, stored: bytes, reason: str) -> None:
+def test_page_shows_reason_why_data_cannot_be_edited(page: Page, zk: Any, stored: bytes, reason: str) -> None:
     zk.create(f"/unedited{len(stored)}", stored)
     page.open(f"tree/%2Funedited{len(stored)}")
     page.click("Edit…")
@@ -92,7 +92,7 @@ def test_reason_for_read_only_data_is_shown(page: Page, zk: Any, stored: bytes, 
     page.shows(reason, "Use edit of zoolet shell")
 
 
-def test_recreated_node_is_not_overwritten(page: Page, zk: Any) -> None:
+def test_node_recreated_during_edit_is_not_overwritten(page: Page, zk: Any) -> None:
     zk.create("/again", b"old")
     page.open("tree/%2Fagain")
     page.click("Edit…")
@@ -110,7 +110,7 @@ def test_recreated_node_is_not_overwritten(page: Page, zk: Any) -> None:
     assert page.find("textarea").get_attribute("value") == "mine"
 
 
-def test_recreated_node_is_not_deleted(page: Page, zk: Any) -> None:
+def test_node_recreated_during_deletion_dialog_is_not_deleted(page: Page, zk: Any) -> None:
     zk.create("/kept", b"old")
     page.open("tree/%2Fkept")
     page.click("Delete…")
@@ -123,7 +123,7 @@ def test_recreated_node_is_not_deleted(page: Page, zk: Any) -> None:
     assert zk.get("/kept")[0] == b"theirs"
 
 
-def test_acl_is_changed_after_token(page: Page, zk: Any) -> None:
+def test_acl_can_be_changed_after_token_is_entered(page: Page, zk: Any) -> None:
     zk.create("/locked", b"", acl=acl.digest("ann", "secret"))
     page.open("tree/%2Flocked")
     page.click("Change the ACL…")
@@ -147,7 +147,7 @@ def test_search_finds_name_with_brackets(page: Page, zk: Any) -> None:
     }
 
 
-def test_list_of_children_keeps_place_during_changes(page: Page, zk: Any) -> None:
+def test_list_of_children_keeps_scroll_position(page: Page, zk: Any) -> None:
     zk.create("/folder")
     with zk.transaction() as transaction:
         for number in range(350):
@@ -161,25 +161,26 @@ def test_list_of_children_keeps_place_during_changes(page: Page, zk: Any) -> Non
             transaction.delete(f"/folder/n{number:03}")
     page.shows("300 children of /folder")
     page.until(lambda: names(page)[:1] == ["n090"])
-    for top in (40, 95, 200, 290):  # 17 rows are in view; the last of the 300 places are 283 to 299
+    for top in (40, 95, 200, 290):  # 17 rows are in view, so the list of 300 cannot scroll beyond row 283
         page.driver.execute_script(f"document.querySelector('.long').scrollTop = 28 * {top}")
         expected = [f"n{50 + min(top, 283) + number:03}" for number in range(17)]
         page.until(lambda expected=expected: names(page) == expected)  # type: ignore[misc]
 
 
-def test_reload_renews_rows(page: Page, zk: Any) -> None:
+def test_reload_button_refreshes_children(page: Page, zk: Any) -> None:
     zk.create("/rows")
     zk.create("/rows/old")
     page.open("tree/%2Frows")
     page.until(lambda: names(page) == ["old"])
-    page.driver.execute_script("window.setTimeout = () => 0")  # the page sends no request by itself
+    # From now on the page sends no request on its own, so only the button can refresh it.
+    page.driver.execute_script("window.setTimeout = () => 0")
     zk.delete("/rows/old")
     zk.create("/rows/new")
     page.click("Reload")
     page.until(lambda: names(page) == ["new"])
 
 
-def test_earlier_transactions_follow_without_gap(page: Page, zk: Any) -> None:
+def test_earlier_transactions_are_appended_without_gap(page: Page, zk: Any) -> None:
     zk.create("/numbered")
     for number in range(250):
         zk.create(f"/numbered/{number}")

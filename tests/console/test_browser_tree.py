@@ -25,7 +25,7 @@ def names(page: Page) -> list[str]:
     return [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, ".long li > a")]
 
 
-def test_siblings_of_leaf_are_listed_at_its_place(page: Page, zk: Any) -> None:
+def test_leaf_is_shown_among_its_siblings(page: Page, zk: Any) -> None:
     zk.create("/wide", b"")
     with zk.transaction() as transaction:
         for number in range(2_000):
@@ -62,7 +62,7 @@ def test_typed_path_opens_node(page: Page, zk: Any) -> None:
     assert page.find("#path").get_attribute("value") == "/typed/deep"
 
 
-def test_subtree_deletion_warns_of_locks(page: Page, daemon: tuple[int, str], zk: Any) -> None:
+def test_subtree_deletion_warns_of_held_locks_in_it(page: Page, daemon: tuple[int, str], zk: Any) -> None:
     zk.create("/doomed-tree", b"")
     zk.create("/doomed-tree/a", b"12345")
     with Client(f"127.0.0.1:{daemon[0]}") as other, other.lock("/doomed-tree/lock", on_lost="flag"):
@@ -76,10 +76,10 @@ def test_subtree_deletion_warns_of_locks(page: Page, daemon: tuple[int, str], zk
         page.click("Delete…")
         page.click("Delete 4 nodes")
         page.until(lambda: zk.exists("/doomed-tree") is None)
-    page.shows("zookeeper")  # the children of the root
+    page.shows("zookeeper")  # after the deletion, the children of the root are shown
 
 
-def test_subtree_is_exported(page: Page, zk: Any, tmp_path: Path) -> None:
+def test_subtree_can_be_exported_as_file_on_page(page: Page, zk: Any, tmp_path: Path) -> None:
     zk.create("/exported", b"top")
     zk.create("/exported/<b>", b"\xff")
     page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
@@ -94,7 +94,7 @@ def test_subtree_is_exported(page: Page, zk: Any, tmp_path: Path) -> None:
     assert nodes == {"/exported": "top", "/exported/<b>": {"$base64": "/w=="}}
 
 
-def test_new_child_and_acl_can_be_cancelled(page: Page, zk: Any) -> None:
+def test_dialogs_for_new_child_and_acl_can_be_cancelled(page: Page, zk: Any) -> None:
     zk.create("/cancelled", b"")
     page.open("tree/%2Fcancelled")
     page.click("New child…")
@@ -111,7 +111,7 @@ def test_new_child_and_acl_can_be_cancelled(page: Page, zk: Any) -> None:
     assert zk.exists("/cancelled").numChildren == 0
 
 
-def test_results_of_a_search_close_after_another_path(page: Page, zk: Any) -> None:
+def test_search_results_close_when_path_changes(page: Page, zk: Any) -> None:
     zk.create("/searched", b"")
     page.open("tree/%2F")
     page.find("#search").send_keys("searched" + Keys.ENTER)

@@ -1,4 +1,4 @@
-"""The console over HTTP, without a socket: changes, and regressions found by adversarial review."""
+"""The console over HTTP, without a socket: changes, permissions, locks, and limits of requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from support.calls import connected
+from support.calls import connect_peer
 from support.console import BEARER, Console, b64
 
 from zoolet.console import local_locks
@@ -15,10 +15,10 @@ from zoolet.console.pages import MAX_STREAMS
 from zoolet.protocol.acl import ACL, Id
 from zoolet.server.core.journal import Journal
 
-# --- changing ---
+# --- changes and their permissions ---
 
 
-async def test_user_creates_sets_and_deletes_with_versions() -> None:
+async def test_console_creates_sets_and_deletes_with_given_versions() -> None:
     console = Console()
     tree = console.engine.tree
 
@@ -38,10 +38,10 @@ async def test_user_creates_sets_and_deletes_with_versions() -> None:
     assert {entry["why"] for entry in entries} == {"in the console"}
 
 
-async def test_console_user_has_rights_of_a_client() -> None:
+async def test_console_changes_obey_same_limits_as_client_writes() -> None:
     console = Console()
-    connected(console.engine).create("/p", b"")
-    connected(console.engine).create("/p/c", b"")
+    connect_peer(console.engine).create("/p", b"")
+    connect_peer(console.engine).create("/p/c", b"")
     body = json.dumps({"path": "/p", "version": 0}).encode()
 
     assert (await console.refusal("/console/api/change/delete", "POST", body, **BEARER)).status == 409
@@ -51,9 +51,9 @@ async def test_console_user_has_rights_of_a_client() -> None:
     assert console.engine.tree.get("/q") is None
 
 
-async def test_failed_change_leaves_no_gap_in_log() -> None:
+async def test_failed_console_change_leaves_no_gap_in_transaction_log() -> None:
     console = Console()
-    connected(console.engine).create("/a", b"")
+    connect_peer(console.engine).create("/a", b"")
     journal = Journal(console.engine.zxid)
     console.engine.use_journal(journal)
     stale = json.dumps({"path": "/a", "base64": "", "version": 7}).encode()
@@ -67,7 +67,7 @@ async def test_failed_change_leaves_no_gap_in_log() -> None:
 
 async def test_sessions_are_expired_and_disconnected() -> None:
     console = Console()
-    first, second = connected(console.engine), connected(console.engine)
+    first, second = connect_peer(console.engine), connect_peer(console.engine)
     first.create("/first", b"", 1)
     second.create("/second", b"", 1)
     one, two = map(hex, console.engine.sessions.alive)
@@ -84,7 +84,7 @@ async def test_sessions_are_expired_and_disconnected() -> None:
 
 async def test_changes_in_console_fire_watches_of_clients() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/a", b"")
     peer.get("/a", watch=True)
 
@@ -109,7 +109,7 @@ async def test_changes_in_console_fire_watches_of_clients() -> None:
         b"\xff",
     ],
 )
-async def test_wrong_arguments_change_nothing(body: bytes) -> None:
+async def test_console_refuses_invalid_arguments_without_change(body: bytes) -> None:
     console = Console()
 
     assert (await console.refusal("/console/api/change/create", "POST", body, **BEARER)).status == 400
@@ -117,26 +117,26 @@ async def test_wrong_arguments_change_nothing(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("acl", [[], ["x"], ["world:anyone:q"], 5, None])
-async def test_invalid_acl_is_refused(acl: object) -> None:
+async def test_console_refuses_invalid_acl(acl: object) -> None:
     console = Console()
-    connected(console.engine).create("/a", b"")
+    connect_peer(console.engine).create("/a", b"")
     body = json.dumps({"path": "/a", "acl": acl, "version": 0}).encode()
 
     assert (await console.refusal("/console/api/change/set_acl", "POST", body, **BEARER)).status in (400, 409)
     assert console.engine.tree.find("/a").acl == 0
 
 
-async def test_password_hash_of_acl_needs_token() -> None:
+async def test_console_shows_password_hash_of_acl_only_with_token() -> None:
     console = Console()
-    connected(console.engine).create("/a", b"", acl=(ACL(31, Id("digest", "bob:C1u6Ye/aBVB1C=")),))
+    connect_peer(console.engine).create("/a", b"", acl=(ACL(31, Id("digest", "bob:C1u6Ye/aBVB1C=")),))
 
     assert (await console.facts("node?path=/a"))["acl"][0]["id"] == "bob"
     assert (await console.facts("node?path=/a", **BEARER))["acl"][0]["id"] == "bob:C1u6Ye/aBVB1C="
 
 
-async def test_locks_hide_data_not_readable_by_everyone() -> None:
+async def test_console_shows_lock_data_without_token_only_if_public() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/l", b"")
     secret = (ACL(31, Id("ip", "127.0.0.1")),)
     peer.create("/l/9c7e980a02c6499346ac9bf4e550501a__lock__", b"secret", 3, acl=secret)
@@ -148,7 +148,7 @@ async def test_locks_hide_data_not_readable_by_everyone() -> None:
 
 async def test_session_is_not_expired_while_log_is_blocked() -> None:
     console = Console()
-    connected(console.engine).create("/e", b"", 1)
+    connect_peer(console.engine).create("/e", b"", 1)
     (session,) = map(hex, console.engine.sessions.alive)
     console.engine.refuse_writes("the disk is full", frozen=True)
 
@@ -160,19 +160,19 @@ async def test_session_is_not_expired_while_log_is_blocked() -> None:
     assert console.engine.tree.get("/e") is not None
 
 
-async def test_simultaneous_requests_for_locks_share_work() -> None:
+async def test_concurrent_requests_for_locks_share_one_walk() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     for number in range(3000):
         peer.create(f"/n{number}", b"")
     looks: list[bool] = []
-    look = console.source._look
+    look = console.source._read_locks
 
     async def counted(*, trusted: bool) -> Any:
         looks.append(trusted)
         return await look(trusted=trusted)
 
-    console.source._look = counted  # type: ignore[method-assign]
+    console.source._read_locks = counted  # type: ignore[method-assign]
     await asyncio.gather(*[console.facts("locks") for _ in range(20)])
 
     assert looks == [False]
@@ -183,7 +183,7 @@ async def test_locks_below_crowded_node_are_still_found(
 ) -> None:
     monkeypatch.setattr(local_locks, "MAX_LOCK_CHILDREN", 10)
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     for path in ("/l", "/l/n-", "/l/n-/lock"):
         peer.create(path, b"")
     peer.create("/l/n-/lock/9c7e980a02c6499346ac9bf4e550501a__lock__", b"", 3)
@@ -195,7 +195,7 @@ async def test_locks_below_crowded_node_are_still_found(
     assert ([each["path"] for each in locks["shared"]], locks["left_out"]) == (["/l/n-/lock"], 1)
 
 
-async def test_token_allows_additional_streams() -> None:
+async def test_token_allows_additional_event_streams() -> None:
     console = Console()
     streams = [(await console.ask("/console/api/events")).stream for _ in range(MAX_STREAMS)]
 
@@ -211,17 +211,17 @@ async def test_long_glob_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", ["5", 1.5, True, 1 << 31, -2, None])
-async def test_version_must_be_a_number(version: object) -> None:
+async def test_console_refuses_version_that_is_not_a_number(version: object) -> None:
     console = Console()
-    connected(console.engine).create("/a", b"")
+    connect_peer(console.engine).create("/a", b"")
     body = json.dumps({"path": "/a", "base64": "", "version": version}).encode()
 
     assert (await console.refusal("/console/api/change/set", "POST", body, **BEARER)).status == 400
 
 
-async def test_lock_is_held_since_end_of_predecessor() -> None:
+async def test_console_shows_lock_as_held_since_end_of_predecessor() -> None:
     console = Console()
-    first, second = connected(console.engine), connected(console.engine)
+    first, second = connect_peer(console.engine), connect_peer(console.engine)
     first.create("/l", b"")
     name = "/l/9c7e980a02c6499346ac9bf4e550501a__lock__"
     ahead = first.create(name, b"first", 3)
@@ -230,7 +230,7 @@ async def test_lock_is_held_since_end_of_predecessor() -> None:
     console.engine.set_time(console.engine.now + 5000, console.engine.monotonic_ms + 5000)
     first.delete(ahead)
     console.engine.set_time(console.engine.now + 5000, console.engine.monotonic_ms + 5000)
-    second.delete(later)  # a later contender does not count
+    second.delete(later)  # the end of a contender behind the holder does not change this time
 
     (line,) = (await console.facts("locks"))["shared"]
 

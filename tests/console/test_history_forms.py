@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.calls import connected, engine_with, renew
+from support.calls import connect_peer, engine_with_settings, resume_session
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
@@ -19,7 +19,7 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.core.journal import Journal
 from zoolet.server.storage import txnlog
 
-PATHS = ("/a", "/b", "/b/c", "/missing/d", "/é", "bad", None)
+RANDOM_PATHS = ("/a", "/b", "/b/c", "/missing/d", "/é", "bad", None)
 
 
 def request(op: int, body: bytes) -> bytes:
@@ -28,7 +28,7 @@ def request(op: int, body: bytes) -> bytes:
 
 def random_write(rng: Random) -> tuple[OpCode, Any]:
     """Return a write that is allowed in a multi. It often fails."""
-    path, data = rng.choice(PATHS), rng.choice((None, b"", b"12345"))
+    path, data = rng.choice(RANDOM_PATHS), rng.choice((None, b"", b"12345"))
     op = rng.choice((OpCode.CREATE, OpCode.CREATE2, OpCode.SET_DATA, OpCode.DELETE, OpCode.CHECK))
     if op in (OpCode.CREATE, OpCode.CREATE2):
         return op, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, rng.choice((0, 0, 1, 2, 3, 4)))
@@ -59,8 +59,8 @@ def random_request(rng: Random) -> bytes:
     return request(op, record.encode())
 
 
-def happen(rng: Random, engine: Engine) -> None:
-    """Make a change without a client."""
+def cause_random_event(rng: Random, engine: Engine) -> None:
+    """Cause one random event that no client requests: an expiry, a create by the console, a gap, or time."""
     what = rng.randrange(4)
     if what == 0 and (session := next(iter(engine.sessions.alive.values()), None)) is not None:
         engine.expire(session)
@@ -73,39 +73,39 @@ def happen(rng: Random, engine: Engine) -> None:
         engine.set_time(engine.now + 5, engine.monotonic_ms + 5)
 
 
-def random_life(seed: int, *, is_logged: bool) -> list[tuple[Any, ...]]:
-    """Return the entries after random batches of requests, and everything that may happen in between."""
-    rng, engine = Random(seed), engine_with(reconfig_enabled=True, exact_deadlines=True, skip_acl=True)
+def random_history(seed: int, *, is_logged: bool) -> list[tuple[Any, ...]]:
+    """Return the entries after random batches of requests, with other random events in between."""
+    rng, engine = Random(seed), engine_with_settings(reconfig_enabled=True, exact_deadlines=True, skip_acl=True)
     journal = Journal(engine.zxid, txnlog.decode)
     if is_logged:
         engine.use_journal(journal)
     history = TransactionHistory(engine, 1000)
-    peers = [connected(engine), connected(engine)]
+    peers = [connect_peer(engine), connect_peer(engine)]
     for _ in range(60):
         number = rng.randrange(2)
         peers[number].feed(b"".join([random_request(rng) for _ in range(rng.randrange(1, 8))]))
-        happen(rng, engine)
+        cause_random_event(rng, engine)
         for place, peer in enumerate(peers):
-            if journal.heard is not None:
-                journal.heard(txnlog.encode(journal.pop_all()))
+            if journal.on_logged is not None:
+                journal.on_logged(txnlog.encode(journal.pop_all()))
             if peer.closed:
-                peers[place] = connected(engine)
+                peers[place] = connect_peer(engine)
             elif not rng.randrange(8):
-                peers[place] = renew(peer)
+                peers[place] = resume_session(peer)
         if not rng.randrange(5):
             history.limit_memory()
-    if journal.heard is not None:
-        journal.heard(txnlog.encode(journal.pop_all()))
+    if journal.on_logged is not None:
+        journal.on_logged(txnlog.encode(journal.pop_all()))
     return [tuple(entry) for entry in history.entries()]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_requests_and_journal_give_same_history(seed: int) -> None:
-    assert random_life(seed, is_logged=False) == random_life(seed, is_logged=True)
+    assert random_history(seed, is_logged=False) == random_history(seed, is_logged=True)
 
 
-def test_random_lives_contain_every_kind() -> None:
-    lives = [entry for seed in range(20) for entry in random_life(seed, is_logged=False)]
+def test_random_requests_produce_every_kind_of_history_entry() -> None:
+    lives = [entry for seed in range(20) for entry in random_history(seed, is_logged=False)]
     whys = {why for *_, why, _ in lives if "last heard" not in why}
     sizes = {size for entry in lives for _, path, size in entry[5] if path == "/zookeeper/config"}
 

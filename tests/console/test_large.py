@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.daemon import running
+from support.daemon import running_daemon
 from support.waiting import DEADLINE_S
 
 from zoolet.client import Client
@@ -26,23 +26,23 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(os.environ.get("ZOOLET_FULL") != "1", reason="makes a million nodes: ZOOLET_FULL=1"),
 ]
-SESSIONS: Final = 5_000
-WORST: Final = 0.25
-"""Limit for the CPU time of the server until a client is answered, in seconds; usually it is 0.02."""
-ROOT: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+SESSION_COUNT: Final = 5_000
+MAX_CPU_S: Final = 0.25
+"""Limit for the CPU time of the server until a client is answered, in seconds (usually 0.02)."""
+ROOT_NODE: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def nodes() -> Iterator[StoredNode]:
     """Yield a million nodes: 899 folders with 1,000 each, and one with 100,000."""
-    yield ROOT
+    yield ROOT_NODE
     for folder in range(899):
-        yield ROOT._replace(path=f"/p{folder}", czxid=1, creates=1000)
-    yield ROOT._replace(path="/wide", czxid=1, creates=100_000)
+        yield ROOT_NODE._replace(path=f"/p{folder}", czxid=1, creates=1000)
+    yield ROOT_NODE._replace(path="/wide", czxid=1, creates=100_000)
     for folder in range(899):
         for number in range(1000):
-            yield ROOT._replace(path=f"/p{folder}/n{number:04}", data=b"x" * 20, czxid=1)
+            yield ROOT_NODE._replace(path=f"/p{folder}/n{number:04}", data=b"x" * 20, czxid=1)
     for number in range(100_000):
-        yield ROOT._replace(path=f"/wide/n{number:06}", czxid=1)
+        yield ROOT_NODE._replace(path=f"/wide/n{number:06}", czxid=1)
 
 
 @asynccontextmanager
@@ -50,7 +50,7 @@ async def sessions(port: int) -> AsyncIterator[None]:
     """Keep many sessions open during the block."""
     raise_limit()
     writers = []
-    for number in range(SESSIONS):
+    for number in range(SESSION_COUNT):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(frame(ConnectRequest(timeout_ms=40_000).encode()))
         writers.append(writer)
@@ -63,8 +63,8 @@ async def sessions(port: int) -> AsyncIterator[None]:
             writer.close()
 
 
-async def asked(url: str) -> Any:
-    """Request a URL; return the answer, for a stream its last line."""
+async def request_url(url: str) -> Any:
+    """Request a URL. Return the answer, or the last line of a stream."""
 
     def get() -> bytes:
         with urllib.request.urlopen(url, timeout=DEADLINE_S) as response:
@@ -74,12 +74,12 @@ async def asked(url: str) -> Any:
     return json.loads((await asyncio.to_thread(get)).splitlines()[-1])
 
 
-async def test_million_nodes_and_many_sessions_show_quickly(tmp_path: Path) -> None:
+async def test_console_shows_million_nodes_and_many_sessions_quickly(tmp_path: Path) -> None:
     folder = tmp_path / "version-2"
     folder.mkdir()
     (folder / "snapshot.1").write_bytes(b"".join(encode(Snapshot(1, list(nodes())))))
     options = ("--port", "0", "--admin-port", "0", "--data-dir", str(tmp_path), "-DmaxClientCnxns=0")
-    with running(*options) as daemon:
+    with running_daemon(*options) as daemon:
         port = daemon.port(2 * DEADLINE_S)
         api = daemon.read_line(1).rpartition(" ")[2] + "console/api/"
         cpu = Path(f"/proc/{daemon.process.pid}/schedstat")
@@ -101,25 +101,25 @@ async def test_million_nodes_and_many_sessions_show_quickly(tmp_path: Path) -> N
 
             async def measured(name: str) -> tuple[Any, float]:
                 started = cpu_s()
-                return await asked(api + name), cpu_s() - started
+                return await request_url(api + name), cpu_s() - started
 
             reading = asyncio.create_task(read())
-            overview = await asked(api + "overview")
+            overview = await request_url(api + "overview")
             window, quick = await measured("children?path=/wide&offset=50000&limit=100")
             listed, listing = await measured("sessions?limit=100")
-            found = await asked(api + "search?name=n0999")
-            nothing = await asked(api + "search?text=nowhere")
+            found = await request_url(api + "search?name=n0999")
+            nothing = await request_url(api + "search?text=nowhere")
             locks, looking = await measured("locks")
             done.set()
             await reading
 
     assert overview["nodes"] > 999_000
-    assert overview["sessions"] == SESSIONS + 1
+    assert overview["sessions"] == SESSION_COUNT + 1
     assert window["rows"][0][0] == "n050000"
-    assert listed["total"] == SESSIONS + 1
+    assert listed["total"] == SESSION_COUNT + 1
     assert found["more"]
     assert nothing["searched"] > 999_000
     assert locks["shared"] == []
     assert max(quick, listing) < 1.0
     assert looking < 3.0
-    assert max(waits) < WORST
+    assert max(waits) < MAX_CPU_S

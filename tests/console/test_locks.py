@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from support.console import as_printed
+from support.console import printed_locks
 from support.engine import make_engine
 from support.waiting import DEADLINE_S
 
@@ -24,7 +24,7 @@ from zoolet.client.recipes import (
     TryLock,
 )
 from zoolet.client.recipes.overview import Overview, overview_json
-from zoolet.console.local_locks import LocalReader
+from zoolet.console.local_locks import LocalLockReader
 from zoolet.console.source import Pace
 from zoolet.server.admin.lock_counts import LockCounts
 from zoolet.testing import Server
@@ -32,16 +32,16 @@ from zoolet.testing import Server
 pytest.importorskip("h11")
 
 
-LABELS = {"lock": "lock", "read-write lock": "rwlock", "semaphore": "semaphore", "queue": "queue"}
+METRIC_LABELS = {"lock": "lock", "read-write lock": "rwlock", "semaphore": "semaphore", "queue": "queue"}
 """The labels of the metrics by kind. Durable locks are not counted."""
 
 
-def totals(lines: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[int, int]]:
+def lock_totals(lines: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[int, int]]:
     """Return the numbers of held locks and of waiters, by the labels of the metrics."""
     counts: dict[tuple[str, str], tuple[int, int]] = {}
     for line in lines:
-        if line["kind"] in LABELS and line["holders"]:
-            label = line["naming"], LABELS[line["kind"]]
+        if line["kind"] in METRIC_LABELS and line["holders"]:
+            label = line["naming"], METRIC_LABELS[line["kind"]]
             locks, waiters = counts.get(label, (0, 0))
             counts[label] = locks + 1, waiters + len(line["waiters"])
     return counts
@@ -49,7 +49,7 @@ def totals(lines: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[int, int]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("naming", ["kazoo", "curator"])
-async def test_recipes_of_every_kind_are_found_by_both(naming: Any) -> None:
+async def test_console_and_client_find_same_recipes(naming: Any) -> None:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(Server(admin=True))
         a, b = [await stack.enter_async_context(Client(server.hosts)) for _ in range(2)]
@@ -90,11 +90,11 @@ async def test_recipes_of_every_kind_are_found_by_both(naming: Any) -> None:
                 assert holder["held_since"] >= holder["since"]
             for entry in line["holders"] + line["waiters"]:
                 assert entry["address"].startswith("127.0.0.1:") or entry["session"] is None
-        assert as_printed(shown["shared"]) == shared
+        assert printed_locks(shown["shared"]) == shared
         counts = LockCounts()
         await counts.refresh(server._engine)
         counted = {label: (each.locks, each.waiters) for label, each in counts.latest.by_label.items() if each.locks}
-        assert counted == totals(shared)
+        assert counted == lock_totals(shared)
         kinds = {"lock", "read-write lock", "semaphore", "queue", "durable lock", "double barrier"}
         assert {line["kind"] for line in shared} == kinds
         for task in waiting:
@@ -105,7 +105,7 @@ async def test_recipes_of_every_kind_are_found_by_both(naming: Any) -> None:
 
 
 async def test_nodes_deleted_while_reading_locks_are_skipped() -> None:
-    reader = LocalReader(make_engine(), Pace(asyncio.Lock()), lambda node: True)
+    reader = LocalLockReader(make_engine(), Pace(asyncio.Lock()), lambda node: True)
 
     assert await reader.lists(["/", "/gone"]) == {"/": ["zookeeper"]}
     assert [path for path, _, _ in await reader.nodes(["/", "/gone"])] == ["/"]

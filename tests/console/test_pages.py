@@ -10,11 +10,11 @@ import sys
 from typing import Any
 
 import pytest
-from support.calls import add_watch, connected
+from support.calls import add_watch, connect_peer
 from support.console import BEARER, TOKEN, Console, b64
 
 from zoolet.console.local_tree import walk
-from zoolet.console.pages import FILES, MAX_GLOB, MAX_STREAMS
+from zoolet.console.pages import MAX_GLOB, MAX_STREAMS, STATIC_FILES
 from zoolet.protocol.acl import ACL, ANYONE, Id
 from zoolet.protocol.enums import AddWatchMode, CreateMode, Perm
 from zoolet.protocol.operations import OpCode
@@ -22,21 +22,21 @@ from zoolet.protocol.operations import OpCode
 # --- files ---
 
 
-@pytest.mark.parametrize("name", FILES)
-async def test_each_file_has_type_and_policy(name: str) -> None:
+@pytest.mark.parametrize("name", STATIC_FILES)
+async def test_each_served_file_has_content_type_and_policy(name: str) -> None:
     response = await Console().ask(f"/console/{name}")
 
-    assert response.content_type == FILES[name]
+    assert response.content_type == STATIC_FILES[name]
     assert dict(response.headers)["Content-Security-Policy"].startswith("default-src 'none'")
     assert response.body
 
 
 @pytest.mark.parametrize("name", ["../pages.py", "..%2fpages.py", "nothing.js", "vendor", "vendor/README.md", "%00"])
-async def test_no_other_file_is_given_out(name: str) -> None:
+async def test_unlisted_file_is_not_served(name: str) -> None:
     assert (await Console().refusal(f"/console/{name}")).status == 404
 
 
-async def test_unknown_path_is_refused_but_root_is_page() -> None:
+async def test_unknown_url_path_is_refused_but_root_is_console_page() -> None:
     console = Console()
 
     assert b"console/app.js" in (await console.ask("/")).body
@@ -46,7 +46,7 @@ async def test_unknown_path_is_refused_but_root_is_page() -> None:
 # --- permissions ---
 
 
-async def test_loopback_may_read_but_not_change() -> None:
+async def test_request_without_token_from_loopback_may_only_read() -> None:
     console = Console()
 
     assert (await console.facts("about"))["trusted"] is False
@@ -59,7 +59,7 @@ async def test_loopback_may_read_but_not_change() -> None:
 @pytest.mark.parametrize(
     "name", ["overview", "samples", "children", "node", "sessions", "locks", "history", "events", "search"]
 )
-async def test_other_address_shows_nothing_without_token(name: str) -> None:
+async def test_remote_address_requires_token_for_reading(name: str) -> None:
     console = Console(is_open=False)
 
     assert (await console.refusal(f"/console/api/{name}")).status == 401
@@ -68,7 +68,7 @@ async def test_other_address_shows_nothing_without_token(name: str) -> None:
 
 
 @pytest.mark.parametrize("header", ["Bearer wrong", "Bearer"])
-async def test_wrong_token_is_refused_even_if_none_is_needed(header: str) -> None:
+async def test_wrong_token_is_refused_even_where_optional(header: str) -> None:
     assert (await Console().refusal("/console/api/about", authorization=header)).status == 401
 
 
@@ -83,9 +83,9 @@ async def test_credentials_for_reverse_proxy_are_ignored() -> None:
     assert not (await console.facts("about", **other, **{"x-zoolet-token": ""}))["trusted"]
 
 
-async def test_data_not_readable_by_everyone_needs_token() -> None:
+async def test_reading_data_not_readable_by_everyone_needs_token() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/secret", b"hunter2", acl=(ACL(31, Id("ip", "10.0.0.1")),))
 
     shown = await console.facts("node?path=/secret")
@@ -93,11 +93,13 @@ async def test_data_not_readable_by_everyone_needs_token() -> None:
 
     assert (shown.get("data"), shown["secret"]) == (None, 7)
     assert trusted["data"]["base64"] == b64(b"hunter2")
-    assert not [line for line in await found(console, "text=hunter") if "path" in line]
-    assert [line["path"] for line in await found(console, "text=hunter", **BEARER) if "path" in line] == ["/secret"]
+    assert not [line for line in await search_lines(console, "text=hunter") if "path" in line]
+    assert [line["path"] for line in await search_lines(console, "text=hunter", **BEARER) if "path" in line] == [
+        "/secret"
+    ]
 
 
-async def found(console: Console, query: str, **headers: str) -> list[dict[str, Any]]:
+async def search_lines(console: Console, query: str, **headers: str) -> list[dict[str, Any]]:
     """Search, and return the lines of the result."""
     stream = (await console.ask(f"/console/api/search?{query}", **headers)).stream
     assert stream is not None
@@ -106,12 +108,12 @@ async def found(console: Console, query: str, **headers: str) -> list[dict[str, 
     return lines
 
 
-# --- reading ---
+# --- answers to read requests ---
 
 
-async def test_children_come_in_windows() -> None:
+async def test_children_are_paged_by_offset_and_limit() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/many", b"")
     for number in range(25):
         peer.create(f"/many/{number:02}", b"x" * number)
@@ -124,9 +126,9 @@ async def test_children_come_in_windows() -> None:
     assert (await console.facts("children?path=/many&offset=99"))["rows"] == []
 
 
-async def test_large_list_is_sorted_again_after_change() -> None:
+async def test_large_list_of_children_is_sorted_again_after_change() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/many", b"")
     for number in range(1500):
         peer.create(f"/many/{number:04}", b"")
@@ -138,9 +140,9 @@ async def test_large_list_is_sorted_again_after_change() -> None:
     assert (first["rows"][0][0], second["rows"][0][0]) == ("0000", "!")
 
 
-async def test_node_has_owner_watches_quota_and_acl() -> None:
+async def test_node_page_shows_owner_watches_quota_and_acl() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/e", b'{"a": 1}', 1)
     peer.get("/e", watch=True)
     session = hex(next(iter(console.engine.sessions.alive)))
@@ -154,9 +156,9 @@ async def test_node_has_owner_watches_quota_and_acl() -> None:
 
 
 @pytest.mark.parametrize(("perms", "text"), [(31, "cdrwa"), (1, "r"), (33, "33"), (0, "0")])
-async def test_permissions_without_letters_are_a_number(perms: int, text: str) -> None:
+async def test_unknown_permissions_are_shown_as_number(perms: int, text: str) -> None:
     console = Console()
-    connected(console.engine).create("/a", acl=(ACL(perms | Perm.READ, ANYONE), ACL(perms, Id("ip", "10.0.0.1"))))
+    connect_peer(console.engine).create("/a", acl=(ACL(perms | Perm.READ, ANYONE), ACL(perms, Id("ip", "10.0.0.1"))))
 
     node = await console.facts("node?path=/a")
 
@@ -164,9 +166,9 @@ async def test_permissions_without_letters_are_a_number(perms: int, text: str) -
 
 
 @pytest.mark.parametrize("creates", [2, 2**30 + 5, 2**31 - 1, -5])
-async def test_next_number_is_right_near_the_overflow(creates: int) -> None:
+async def test_next_sequence_number_is_right_near_overflow(creates: int) -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/a")
     console.engine.tree.find("/a").creates = creates
 
@@ -175,9 +177,9 @@ async def test_next_number_is_right_near_the_overflow(creates: int) -> None:
     assert peer.create("/a/n", flags=CreateMode.PERSISTENT_SEQUENTIAL) == f"/a/n{number}"
 
 
-async def test_watch_has_same_kinds_on_each_page() -> None:
+async def test_node_page_and_session_page_list_same_kinds_of_watches() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/a")
     peer.get("/a", watch=True)
     peer.children("/a", watch=True)
@@ -190,22 +192,22 @@ async def test_watch_has_same_kinds_on_each_page() -> None:
     assert of_node == of_session == ["data", "recursive", "child"]
 
 
-async def test_large_data_is_cut_until_all_is_requested() -> None:
+async def test_large_data_is_truncated_unless_whole_is_set() -> None:
     console = Console()
-    connected(console.engine).create("/big", bytes(100_000))
+    connect_peer(console.engine).create("/big", bytes(100_000))
 
     assert len(base64.b64decode((await console.facts("node?path=/big"))["data"]["base64"])) == 1 << 16
     assert len(base64.b64decode((await console.facts("node?path=/big&whole=1"))["data"]["base64"])) == 100_000
 
 
-async def test_search_is_by_name_path_and_content() -> None:
+async def test_search_finds_nodes_by_name_path_and_content() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     for path, data in (("/a", b"x"), ("/a/b.lock", b"needle"), ("/a/c", b"needle"), ("/b", b"")):
         peer.create(path, data)
 
     async def paths(query: str) -> list[str]:
-        return [line["path"] for line in await found(console, query) if "path" in line]
+        return [line["path"] for line in await search_lines(console, query) if "path" in line]
 
     assert await paths("name=*.lock") == ["/a/b.lock"]
     assert await paths("name=b.lo") == ["/a/b.lock"]
@@ -213,12 +215,12 @@ async def test_search_is_by_name_path_and_content() -> None:
     assert await paths("text=needle") == ["/a/b.lock", "/a/c"]
     assert await paths("text=needle&name=?") == ["/a/c"]
     assert await paths("name=*&path=/b") == ["/b"]
-    assert (await found(console, "name=*&path=/gone"))[-1]["done"] is True
+    assert (await search_lines(console, "name=*&path=/gone"))[-1]["done"] is True
 
 
-async def test_locks_include_addresses_of_clients() -> None:
+async def test_locks_page_includes_addresses_of_clients() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/l", b"")
     name = "/l/9c7e980a02c6499346ac9bf4e550501a__lock__"
     peer.create(name, b"me", 3)
@@ -234,7 +236,7 @@ async def test_locks_include_addresses_of_clients() -> None:
 
 async def test_locks_are_sorted_by_longest_wait_and_counted() -> None:
     console = Console()
-    peers = [connected(console.engine) for _ in range(3)]
+    peers = [connect_peer(console.engine) for _ in range(3)]
     name = "9c7e980a02c6499346ac9bf4e550501a__lock__"
     for number, path in enumerate(("/idle", "/late", "/long")):
         peers[0].create(path, b"")
@@ -252,9 +254,9 @@ async def test_locks_are_sorted_by_longest_wait_and_counted() -> None:
     assert not {"shared", "deadlocks"} & set(brief)
 
 
-async def test_simultaneous_answers_respect_each_token() -> None:
+async def test_simultaneous_requests_get_answers_for_their_own_token() -> None:
     console = Console(is_open=True)
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/secret", b"")
     name = "/secret/9c7e980a02c6499346ac9bf4e550501a__lock__"
     peer.create(name, b"password", 3, (ACL(31, Id("digest", "a:b")),))
@@ -268,19 +270,19 @@ async def test_simultaneous_answers_respect_each_token() -> None:
     assert [b"password" in body for body in bodies] == [True, False, False, True]
 
 
-async def test_disconnected_reader_does_not_cancel_others() -> None:
+async def test_disconnect_of_one_reader_does_not_cancel_other_request() -> None:
     console = Console()
     leaving = asyncio.ensure_future(console.ask("/console/api/locks"))
     staying = asyncio.ensure_future(console.facts("locks"))
-    await asyncio.sleep(0)  # both wait for the same work
+    await asyncio.sleep(0)  # now both requests wait for the same work
     leaving.cancel()
 
     assert (await staying)["shared"] == []
 
 
-async def test_locks_of_session_show_its_place() -> None:
+async def test_locks_of_session_page_show_its_position_in_queue() -> None:
     console = Console()
-    peers = [connected(console.engine) for _ in range(4)]
+    peers = [connect_peer(console.engine) for _ in range(4)]
     sessions = [hex(each) for each in console.engine.sessions.alive]
     name = "9c7e980a02c6499346ac9bf4e550501a__lock__"
     for path, order in (("/a", (0, 1, 2)), ("/b", (2, 0)), ("/c", (1,))):
@@ -308,9 +310,9 @@ async def test_day_parameter_selects_samples_of_day() -> None:
     assert (await console.facts("samples?day=1"))["rows"] == [[1.0]]
 
 
-async def test_session_has_nodes_watches_and_history() -> None:
+async def test_session_page_shows_nodes_watches_and_history() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/e", b"", 1)
     peer.get("/e", watch=True)
     session = hex(next(iter(console.engine.sessions.alive)))
@@ -326,14 +328,14 @@ async def test_session_has_nodes_watches_and_history() -> None:
     assert (await console.facts("session?id=0x1"))["alive"] is False
 
 
-async def test_missing_history_removes_its_view() -> None:
+async def test_history_view_is_hidden_if_history_is_disabled() -> None:
     console = Console(history=False)
 
     assert "history" not in (await console.facts("about"))["views"]
     assert (await console.refusal("/console/api/history")).status == 409
 
 
-async def test_log_files_are_read_on_request() -> None:
+async def test_log_files_are_read_only_on_request() -> None:
     asked: list[Any] = []
 
     def past(*arguments: Any) -> list[Any]:
@@ -370,14 +372,14 @@ async def test_log_files_are_read_on_request() -> None:
         ("change/create", 405),
     ],
 )
-async def test_wrong_query_is_refused_with_reason(target: str, status: int) -> None:
+async def test_invalid_query_is_refused_with_reason(target: str, status: int) -> None:
     error = await Console().refusal(f"/console/api/{target}")
 
     assert error.status == status
     assert str(error)
 
 
-async def test_listening_pages_are_limited() -> None:
+async def test_number_of_event_streams_is_limited() -> None:
     console = Console()
     streams = [(await console.ask("/console/api/events")).stream for _ in range(MAX_STREAMS)]
 
@@ -392,9 +394,9 @@ async def test_listening_pages_are_limited() -> None:
     assert (await console.ask("/console/api/events")).stream is not None
 
 
-def test_search_keeps_no_object_for_each_child() -> None:
+def test_walk_allocates_few_objects_for_many_children() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/t")
     for number in range(5000):
         peer.create(f"/t/{number}")
@@ -407,7 +409,7 @@ def test_search_keeps_no_object_for_each_child() -> None:
     assert sys.getallocatedblocks() - before < 2500
 
 
-async def test_glob_has_at_most_200_characters() -> None:
+async def test_search_glob_has_at_most_200_characters() -> None:
     console = Console()
 
     assert (await console.ask("/console/api/search?name=" + "x" * MAX_GLOB)).stream is not None

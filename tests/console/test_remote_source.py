@@ -15,10 +15,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import CancelledError, ConnectionClosedError
 from support.apache import RELEASES, ApacheZooKeeper
-from support.console import as_printed
+from support.console import printed_locks
 from support.curator import curator_locks, require_curator
 from support.http import answer
-from support.remote_console import console
+from support.remote_console import run_console
 from support.waiting import DEADLINE_S
 
 from zoolet.__main__ import main
@@ -37,7 +37,7 @@ def test_remote_source_shows_protocol_data() -> None:
     with (
         Server(config={"4lw.commands.whitelist": "*"}) as server,
         Client(server.hosts) as zk,
-        console(server.hosts) as of,
+        run_console(server.hosts) as of,
     ):
         zk.create("/a", b'{"x": 1}')
         zk.create("/a/e", b"", ephemeral=True)
@@ -60,17 +60,17 @@ def test_remote_source_shows_protocol_data() -> None:
             caught.value.close()
 
 
-def test_times_use_clock_of_server() -> None:
+def test_times_of_remote_source_use_clock_of_server() -> None:
     with Server(clock="manual") as server:
         server.advance(3600)
-        with console(server.hosts) as of:
+        with run_console(server.hosts) as of:
             of.until("overview", lambda answer: answer["now"] / 1000 - time.time() > 3500)
             (row,) = of.until("sessions", lambda answer: answer["rows"])["rows"]
             assert row["heard"] < 60
 
 
-def test_page_accepts_configured_host_name() -> None:
-    with Server() as server, console(server.hosts, "-Dzoolet.adminHosts=console.example.org") as of:
+def test_console_page_accepts_configured_host_name() -> None:
+    with Server() as server, run_console(server.hosts, "-Dzoolet.adminHosts=console.example.org") as of:
         request = urllib.request.Request(of.url, headers={"Host": "console.example.org"})
         urllib.request.urlopen(request, timeout=DEADLINE_S).close()
         with pytest.raises(urllib.error.HTTPError, match="403") as caught:
@@ -79,7 +79,7 @@ def test_page_accepts_configured_host_name() -> None:
 
 
 def test_any_loopback_address_is_open_for_reading() -> None:
-    with Server() as server, console(server.hosts, "--host", "127.0.0.2") as of:
+    with Server() as server, run_console(server.hosts, "--host", "127.0.0.2") as of:
         assert of.get("about")["open"]
 
 
@@ -89,7 +89,7 @@ def test_remote_source_shows_each_of_its_servers() -> None:
         Cluster(2, config=config) as cluster,
         Client(cluster[0].hosts) as one,
         Client(cluster[1].hosts) as two,
-        console(f"127.0.0.1:1,{cluster[0].hosts},{cluster[1].hosts}") as of,
+        run_console(f"127.0.0.1:1,{cluster[0].hosts},{cluster[1].hosts}") as of,
     ):
         one.create("/l", b"")
         one.create("/l/9c7e980a02c6499346ac9bf4e550501a__lock__", b"me", ephemeral=True, sequential=True)
@@ -110,7 +110,7 @@ def test_remote_source_shows_each_of_its_servers() -> None:
 
 
 def test_remote_source_changes_nodes_as_client() -> None:
-    with Server() as server, Client(server.hosts) as zk, console(server.hosts) as of:
+    with Server() as server, Client(server.hosts) as zk, run_console(server.hosts) as of:
         of.change("create", path="/a", base64=base64.b64encode(b"1").decode())
         of.change("set", path="/a", base64=base64.b64encode(b"2").decode(), version=0)
         of.change("set_acl", path="/a", acl=["world:anyone:cdrwa"], version=0)
@@ -123,7 +123,7 @@ def test_remote_source_changes_nodes_as_client() -> None:
         assert zk.exists("/a") is None
 
 
-class BadNames:
+class InvalidNamesClient:
     """A client of a server that returns an invalid child name."""
 
     async def children(self, path: str) -> list[str]:
@@ -135,8 +135,8 @@ class BadNames:
         return Stat(*[0] * 11)
 
 
-async def test_invalid_names_are_refused() -> None:
-    source = RemoteSource(cast(Any, BadNames()), (), None, 1.0)
+async def test_remote_source_refuses_invalid_names() -> None:
+    source = RemoteSource(cast(Any, InvalidNamesClient()), (), None, 1.0)
     pages = ConsolePages(source, Token(None))
     router = Router(pages.routes(), no_page(""))
     request = HttpRequest("GET", "/console/api/children?path=/", {"host": "localhost"})
@@ -147,8 +147,8 @@ async def test_invalid_names_are_refused() -> None:
     assert caught.value.status == 409
 
 
-def test_outage_of_server_is_reported_until_return() -> None:
-    with Server() as server, console(server.hosts) as of:
+def test_server_outage_is_reported_until_server_returns() -> None:
+    with Server() as server, run_console(server.hosts) as of:
         server.refuse_connections()
         server.drop("all")
         of.until("overview", lambda answer: "not connected" in answer["health"])
@@ -156,7 +156,7 @@ def test_outage_of_server_is_reported_until_return() -> None:
         of.until("overview", lambda answer: answer["health"] == "")
 
 
-def test_missing_server_stops_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_command_exits_if_server_is_unreachable(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["console", "127.0.0.1:1", "--timeout", "0.5"]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err
 
@@ -164,18 +164,18 @@ def test_missing_server_stops_command(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     "arguments", [["console", "x:y:z"], ["console", "--sid", "5"], ["console", "--tls-cert", "/nothing"]]
 )
-def test_wrong_usage_is_refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_invalid_usage_of_console_command_is_refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def wait_for(lock: Any) -> None:
+def wait_for_lock(lock: Any) -> None:
     """Wait for a lock until its client is closed."""
     with suppress(ConnectionClosedError, CancelledError):
         lock.acquire()
 
 
-def kazoo_lines(answer: Any) -> list[Any]:
+def kazoo_locks(answer: Any) -> list[Any]:
     """Return the lines about kazoo locks."""
     return [line for line in answer["shared"] if line["path"].startswith("/kazoo")]
 
@@ -183,14 +183,14 @@ def kazoo_lines(answer: Any) -> list[Any]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_remote_console_shows_same_locks_as_command(release: str, capsys: pytest.CaptureFixture[str]) -> None:
     require_curator()
-    with ApacheZooKeeper(release) as apache, curator_locks(apache.hosts), console(apache.hosts) as of:
+    with ApacheZooKeeper(release) as apache, curator_locks(apache.hosts), run_console(apache.hosts) as of:
         one, two = KazooClient(apache.hosts), KazooClient(apache.hosts)
         try:
             one.start()
             two.start()
             assert one.Lock("/kazoo/lock", "one").acquire(timeout=DEADLINE_S)
             waiting = two.Lock("/kazoo/lock", "two")
-            threading.Thread(target=wait_for, args=(waiting,), daemon=True).start()
+            threading.Thread(target=wait_for_lock, args=(waiting,), daemon=True).start()
             of.until(
                 "locks",
                 lambda answer: any(len(line["waiters"]) for line in answer["shared"] if "/kazoo" in line["path"]),
@@ -199,7 +199,7 @@ def test_remote_console_shows_same_locks_as_command(release: str, capsys: pytest
             assert main(["locks", apache.hosts, "--json"]) == 0
             printed = json.loads(capsys.readouterr().out)
 
-            assert as_printed(shown["shared"]) == sorted(
+            assert printed_locks(shown["shared"]) == sorted(
                 printed["shared"], key=lambda line: (line["path"], line["kind"])
             )
             assert shown["deadlocks"] == printed["deadlocks"]

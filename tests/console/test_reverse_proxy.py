@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 from support.apache import free_port
 from support.browser import TOKEN, Page
-from support.daemon import running
+from support.daemon import running_daemon
 from support.tls_clients import FILES
 from support.waiting import DEADLINE_S
 
@@ -26,8 +26,8 @@ from zoolet.testing.state.waiting import wait
 pytest.importorskip("h11")
 pytest.importorskip("selenium.webdriver")
 pytestmark = pytest.mark.slow
-NAME: Final = "console.example.org"
-CONFIGURATION: Final = """
+PROXY_NAME: Final = "console.example.org"
+NGINX_CONFIGURATION: Final = """
 daemon off; master_process off; pid {folder}/pid; error_log stderr;
 events {{}}
 http {{
@@ -46,7 +46,7 @@ http {{
 """
 
 
-def connects(port: int) -> bool:
+def is_listening(port: int) -> bool:
     """Return whether something listens on a port."""
     try:
         socket.create_connection(("127.0.0.1", port)).close()
@@ -57,15 +57,15 @@ def connects(port: int) -> bool:
 
 @contextmanager
 def nginx(admin: int, folder: Path) -> Iterator[int]:
-    """Run nginx in front of an admin port; yield its port."""
+    """Run nginx in front of an admin port. Yield the port of nginx."""
     if (program := shutil.which("nginx", path="/usr/sbin:/usr/bin")) is None:
         pytest.skip("no nginx (apt-get install nginx-light)")
     (folder / "users").write_text("ann:{PLAIN}secret\n")
     file, port = folder / "nginx.conf", free_port()
-    file.write_text(CONFIGURATION.format(folder=folder, port=port, name=NAME, files=FILES, admin=admin))
+    file.write_text(NGINX_CONFIGURATION.format(folder=folder, port=port, name=PROXY_NAME, files=FILES, admin=admin))
     with subprocess.Popen([program, "-c", str(file), "-p", str(folder)]) as process:
         try:
-            wait(lambda: connects(port), DEADLINE_S, lambda: TimeoutError("nginx does not listen"))
+            wait(lambda: is_listening(port), DEADLINE_S, lambda: TimeoutError("nginx does not listen"))
             yield port
         finally:
             process.terminate()
@@ -75,21 +75,21 @@ def first_event(port: int) -> str:
     """Return the first line of the stream of events."""
     context = ssl._create_unverified_context()
     basic = base64.b64encode(b"ann:secret").decode()
-    headers = {"Host": f"{NAME}:{port}", "Authorization": f"Basic {basic}"}
+    headers = {"Host": f"{PROXY_NAME}:{port}", "Authorization": f"Basic {basic}"}
     request = urllib.request.Request(f"https://127.0.0.1:{port}/zk/console/api/events", headers=headers)
     with urllib.request.urlopen(request, timeout=DEADLINE_S, context=context) as response:
         return response.readline().decode()
 
 
-def test_console_is_used_through_nginx(driver: Any, tmp_path: Path) -> None:
+def test_console_works_through_nginx(driver: Any, tmp_path: Path) -> None:
     (token := tmp_path / "token").write_text(TOKEN)
     admin = free_port()
-    options = ("--admin-port", str(admin), "--admin-token-file", str(token), f"-Dzoolet.adminHosts={NAME}")
-    with running("--port", "0", *options) as daemon, nginx(admin, tmp_path) as port:
+    options = ("--admin-port", str(admin), "--admin-token-file", str(token), f"-Dzoolet.adminHosts={PROXY_NAME}")
+    with running_daemon("--port", "0", *options) as daemon, nginx(admin, tmp_path) as port:
         with Client(f"127.0.0.1:{daemon.port()}") as zk:
             zk.create("/through", b"before")
-            page = Page(driver, f"https://{NAME}:{port}/zk/")
-            driver.get(f"https://ann:secret@{NAME}:{port}/zk/")
+            page = Page(driver, f"https://{PROXY_NAME}:{port}/zk/")
+            driver.get(f"https://ann:secret@{PROXY_NAME}:{port}/zk/")
             page.shows("✓ live", "✓ Serving")
             page.open("tree/%2Fthrough")
             page.shows("before")

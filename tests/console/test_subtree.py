@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.calls import connected, engine_with
-from support.console import BEARER, STRETCH, Console, create_together, longest_stretch
+from support.calls import connect_peer, engine_with_settings
+from support.console import BEARER, STRETCH_S, Console, create_together, longest_stretch
 from support.effort import effort
 
 from zoolet.__main__ import main
@@ -18,15 +18,15 @@ from zoolet.console.remote_source import RemoteSource
 from zoolet.console.source import MAX_SUBTREE
 from zoolet.testing import Server, Znode
 
-LOCK: Final = "9c7e980a02c6499346ac9bf4e550501a__lock__"
-BATCHES: Final = effort(15, 50)
-"""Number of thousands of nodes in a large folder."""
+LOCK_NODE: Final = "9c7e980a02c6499346ac9bf4e550501a__lock__"
+THOUSANDS_OF_NODES: Final = effort(15, 50)
+"""Size of a large folder, in thousands of nodes."""
 
 
-def with_sizes() -> Console:
+def console_with_sizes() -> Console:
     """Return the console of a server with children of different sizes and times."""
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/s", b"")
     for name, size in (("b", 5), ("a", 9), ("c", 1)):
         console.engine.set_time(console.engine.now + 1000, console.engine.monotonic_ms + 1000)
@@ -35,17 +35,17 @@ def with_sizes() -> Console:
 
 
 @pytest.mark.parametrize(("sort", "names"), [("name", "abc"), ("time", "cab"), ("size", "abc")])
-async def test_children_are_sorted(sort: str, names: str) -> None:
-    answer = await with_sizes().facts(f"children?path=/s&sort={sort}&name=c")
+async def test_children_are_sorted_by_requested_order(sort: str, names: str) -> None:
+    answer = await console_with_sizes().facts(f"children?path=/s&sort={sort}&name=c")
 
     assert [row[0] for row in answer["rows"]] == list(names)
     assert answer["at"] == names.index("c")
-    assert (await with_sizes().refusal("/console/api/children?path=/s&sort=acl")).status == 400
+    assert (await console_with_sizes().refusal("/console/api/children?path=/s&sort=acl")).status == 400
 
 
-async def test_order_by_size_is_cached_and_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_order_of_children_by_size_is_cached_until_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/s", b"")
     create_together(peer, [f"/s/{number:04}" for number in range(1_001)])
     for sort in ("size", "time", "name"):
@@ -60,20 +60,20 @@ async def test_order_by_size_is_cached_and_renewed(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-async def test_large_folder_is_processed_in_slices() -> None:
-    console = Console(engine_with(max_frame=4 << 20))
-    peer = connected(console.engine)
+async def test_large_subtree_is_processed_in_slices() -> None:
+    console = Console(engine_with_settings(max_frame=4 << 20))
+    peer = connect_peer(console.engine)
     peer.create("/s", b"")
-    for batch in range(BATCHES):
+    for batch in range(THOUSANDS_OF_NODES):
         create_together(peer, [f"/s/{batch:02}{number:04}" for number in range(1_000)])
 
     for query in ("children?path=/s&sort=time&limit=5", "subtree?path=/s", "export?path=/s"):
-        assert await longest_stretch(lambda query=query: console.ask(f"/console/api/{query}", **BEARER)) < STRETCH  # type: ignore[misc]
+        assert await longest_stretch(lambda query=query: console.ask(f"/console/api/{query}", **BEARER)) < STRETCH_S  # type: ignore[misc]
         console.source._sorted = None
 
     async def delete() -> None:
         if console.engine.tree.get("/s") is not None:
-            await console.change("delete_all", path="/s", nodes=BATCHES * 1_000 + 1)
+            await console.change("delete_all", path="/s", nodes=THOUSANDS_OF_NODES * 1_000 + 1)
 
     deleting, longest = asyncio.ensure_future(delete()), 0
     while not deleting.done():
@@ -82,16 +82,16 @@ async def test_large_folder_is_processed_in_slices() -> None:
         longest = max(longest, console.engine.zxid - before)
     assert await deleting is None
     assert console.engine.tree.get("/s") is None
-    assert 0 < longest < 2_000  # nodes in one slice
+    assert 0 < longest < 2_000  # the largest number of nodes deleted in one slice
 
 
 async def test_subtree_is_counted_with_held_locks() -> None:
-    console = with_sizes()
-    peer = connected(console.engine)
+    console = console_with_sizes()
+    peer = connect_peer(console.engine)
     peer.create("/s/a/lock", b"")
-    peer.create(f"/s/a/lock/{LOCK}", b"me", 3)
+    peer.create(f"/s/a/lock/{LOCK_NODE}", b"me", 3)
     peer.create("/sibling", b"")
-    peer.create(f"/sibling/{LOCK}", b"me", 3)
+    peer.create(f"/sibling/{LOCK_NODE}", b"me", 3)
 
     counted = await console.facts("subtree?path=/s")
 
@@ -99,8 +99,8 @@ async def test_subtree_is_counted_with_held_locks() -> None:
 
 
 async def test_subtree_is_deleted_and_watches_fire() -> None:
-    console = with_sizes()
-    peer = connected(console.engine)
+    console = console_with_sizes()
+    peer = connect_peer(console.engine)
     peer.create("/s/a/deep", b"")
     peer.create("/other", b"")
     before = console.engine.zxid
@@ -115,16 +115,16 @@ async def test_subtree_is_deleted_and_watches_fire() -> None:
 
 
 @pytest.mark.parametrize(("path", "nodes"), [("/s", 0), ("/s", "5"), ("/s", True), ("/s", MAX_SUBTREE + 1), ("/", 1)])
-async def test_invalid_deletion_is_refused(path: str, nodes: object) -> None:
+async def test_invalid_subtree_deletion_is_refused(path: str, nodes: object) -> None:
     body = json.dumps({"path": path, "nodes": nodes}).encode()
-    console = with_sizes()
+    console = console_with_sizes()
 
     assert (await console.refusal("/console/api/change/delete_all", "POST", body, **BEARER)).status == 400
     assert console.engine.tree.get("/s/a") is not None
 
 
-async def test_grown_subtree_is_not_deleted_completely() -> None:
-    console = with_sizes()
+async def test_deletion_stops_if_subtree_has_grown() -> None:
+    console = console_with_sizes()
     body = json.dumps({"path": "/s", "nodes": 2}).encode()
 
     error = await console.refusal("/console/api/change/delete_all", "POST", body, **BEARER)
@@ -133,9 +133,9 @@ async def test_grown_subtree_is_not_deleted_completely() -> None:
     assert console.engine.tree.get("/s") is not None
 
 
-async def test_export_needs_token_and_is_bounded() -> None:
+async def test_subtree_export_requires_token_and_has_limited_size() -> None:
     console = Console()
-    peer = connected(console.engine)
+    peer = connect_peer(console.engine)
     peer.create("/s", b"")
     for number in range(9):
         peer.create(f"/s/{number}", bytes(1_000_000))
@@ -144,9 +144,9 @@ async def test_export_needs_token_and_is_bounded() -> None:
     assert "zoolet dump" in str(await console.refusal("/console/api/export?path=/s", **BEARER))
 
 
-async def test_export_is_loaded_by_command(tmp_path: Path) -> None:
-    console = with_sizes()
-    peer = connected(console.engine)
+async def test_load_command_accepts_export_of_console(tmp_path: Path) -> None:
+    console = console_with_sizes()
+    peer = connect_peer(console.engine)
     peer.create("/s/bytes", b"\xff")
     peer.create("/s/mine", b"", 1)
     peer.delete("/s/b")
@@ -163,9 +163,9 @@ async def test_export_is_loaded_by_command(tmp_path: Path) -> None:
 
 
 async def test_full_export_includes_root_only_if_changed() -> None:
-    console = with_sizes()
+    console = console_with_sizes()
     before = json.loads((await console.ask("/console/api/export?path=/", **BEARER)).body)
-    connected(console.engine).set("/", b"of the root")
+    connect_peer(console.engine).set("/", b"of the root")
     after = json.loads((await console.ask("/console/api/export?path=/", **BEARER)).body)
 
     assert "/" not in before
@@ -177,7 +177,7 @@ async def test_remote_source_supports_subtree_operations() -> None:
         await zk.create("/s", b"")
         for name, size in (("b", 5), ("a", 9), ("c", 1)):
             await zk.create(f"/s/{name}", b"x" * size)
-        await zk.create(f"/s/a/{LOCK}", b"me", ephemeral=True, sequential=True)
+        await zk.create(f"/s/a/{LOCK_NODE}", b"me", ephemeral=True, sequential=True)
         source = RemoteSource(zk, (), None, 1.0)
         for sort, names in (("size", "abc"), ("name", "abc")):
             answer = await source.children("/s", 0, 10, sort, "b")
@@ -191,7 +191,7 @@ async def test_remote_source_supports_subtree_operations() -> None:
 
 
 @pytest.mark.parametrize("used", [None, "count=1,bytes=0"])
-async def test_quota_is_the_same_in_both_consoles(used: str | None) -> None:
+async def test_local_and_remote_consoles_show_same_quota(used: str | None) -> None:
     nodes = {"/q": b"", "/zookeeper/quota/q/zookeeper_limits": b"count=3,bytes=-1"}
     if used is not None:
         nodes["/zookeeper/quota/q/zookeeper_stats"] = used.encode()
@@ -204,7 +204,7 @@ async def test_quota_is_the_same_in_both_consoles(used: str | None) -> None:
 
 
 @pytest.mark.parametrize("creates", [2, 2**30 + 5, 2**31 - 1])
-async def test_remote_source_shows_next_number_to_overflow(creates: int) -> None:
+async def test_remote_source_shows_next_sequence_number(creates: int) -> None:
     async with Server() as server, Client(server.hosts) as zk:
         server.populate({"/a": Znode(children_created=creates)})
         node = await RemoteSource(zk, (), None, 1.0).node("/a", trusted=True, whole=False)

@@ -16,7 +16,7 @@ CONNECTIONS = 3
 
 
 class Lockstep:
-    """A pair that is replaced after a difference, because then the two sides are out of step.
+    """A pair of servers that is replaced after a difference, which leaves its two sides in different states.
 
     Args:
         release: The release of the real server.
@@ -38,14 +38,14 @@ class Lockstep:
         return self._before + (self.pair.steps if self.pair else 0)
 
     def start(self) -> Pair:
-        """Return the pair; start a new one if there is none."""
+        """Return the current pair, which is started if necessary."""
         if self.pair is None:
             self.apache = ApacheZooKeeper(
                 self.release,
                 config={
                     "minSessionTimeout": str(MIN_TIMEOUT),
                     "maxSessionTimeout": str(MAX_TIMEOUT),
-                },  # no session expires on its own
+                },  # such long timeouts that no session expires on its own
                 properties={
                     "zookeeper.DigestAuthenticationProvider.superDigest": digest_id(SUPER.encode()),
                     "znode.container.checkIntervalMs": "3600000",
@@ -57,7 +57,7 @@ class Lockstep:
         return self.pair
 
     def stop(self) -> None:
-        """Stop both sides; the next script starts new ones."""
+        """Stop both sides. The next script starts a new pair."""
         if self.pair is not None and self.apache is not None:
             self._before += self.pair.steps
             self.pair.close()
@@ -75,7 +75,7 @@ class Lockstep:
             for step in script:
                 real, ours = pair.do(step)
                 assert ours == real, f"zoolet {ours!r}, ZooKeeper {real!r}, after {step}"
-            for step in clearing(pair):
+            for step in clear_steps(pair):
                 real, ours = pair.do(step)
                 assert ours == real, f"zoolet {ours!r}, ZooKeeper {real!r}, while clearing, after {step}"
         except BaseException:
@@ -83,8 +83,8 @@ class Lockstep:
             raise
 
 
-def clearing(pair: Pair) -> Iterator[Step]:
-    """Close all sessions, then delete what is left as the super user, children first."""
+def clear_steps(pair: Pair) -> Iterator[Step]:
+    """Yield steps that close all sessions, and then delete the remaining nodes as the super user, children first."""
     for who in range(CONNECTIONS):
         yield Request(who, OpCode.CLOSE_SESSION, b"")
     yield Request(0, OpCode.AUTH, r.AuthPacket(0, "digest", SUPER.encode()).encode(), -4)

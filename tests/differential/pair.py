@@ -32,10 +32,10 @@ from zoolet.server.core.settings import EngineSettings
 
 SUPER = "super:secret"
 MIN_TIMEOUT, MAX_TIMEOUT = 600_000, 1_200_000
-"""Milliseconds; so long that no session expires on its own."""
+"""Session timeouts in milliseconds, long enough that no session expires during a test."""
 OPEN_AT_6 = (OpCode.RECONFIG, OpCode.CREATE_TTL, OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER)
 PING = r.RequestHeader(-2, OpCode.PING).encode()
-PASSWORD: Final = slice(20, 36)
+PASSWORD_SLICE: Final = slice(20, 36)
 """The position of the password in the payload of a ConnectResponse."""
 
 
@@ -62,7 +62,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawFrame:
     """Send the payload of a frame unchanged on connection *who*."""
 
     who: int
@@ -76,26 +76,26 @@ class Drop:
     who: int
 
 
-Step = Connect | Request | Raw | Drop
+Step = Connect | Request | RawFrame | Drop
 
 
 def is_event(payload: bytes) -> bool:
-    """Return whether a payload is an event; no request here has xid -1."""
+    """Return whether a payload is an event. Requests in scripts never have the xid -1 of events."""
     return payload[:4] == b"\xff\xff\xff\xff"
 
 
 def closes(op: int, payload: bytes) -> bool:
-    """Return whether the server closes the connection after this reply; only then it is read to the end."""
+    """Return whether the server closes the connection after this reply, because only then it can be read to its end."""
     (err,) = struct.unpack_from(">i", payload, 12)
     return op == OpCode.CLOSE_SESSION or (op == OpCode.AUTH and err != 0) or (err == -6 and op not in OPEN_AT_6)
 
 
 def blank_password(payload: bytes | None) -> bytes | None:
-    """Blank the password in a ConnectResponse, if it accepts; it must have 16 bytes, as every reader expects."""
+    """Blank the password in a successful ConnectResponse, after checking that it has 16 bytes."""
     if payload is None or not ConnectResponse.decode(payload).timeout_ms:
         return payload
     assert payload[16:20] == b"\0\0\0\x10", payload
-    return payload[: PASSWORD.start] + bytes(16) + payload[PASSWORD.stop :]
+    return payload[: PASSWORD_SLICE.start] + bytes(16) + payload[PASSWORD_SLICE.stop :]
 
 
 def blank_times(stat: r.Stat) -> None:
@@ -173,7 +173,7 @@ class Pair:
     # --- steps ---
 
     def do(self, step: Step) -> tuple[object, object]:
-        """Run one step on both sides; return the output of the real server and of zoolet."""
+        """Run one step on both sides. Return the output of the real server and of zoolet."""
         self.steps += 1
         if isinstance(step, Connect):
             return self._connect(step)
@@ -197,7 +197,7 @@ class Pair:
         return self._with_others(step.who, real, ours, unordered)
 
     def _with_others(self, who: int, real: list[object], ours: list[object], unordered: bool) -> tuple[object, object]:
-        """Add the output on the other connections; a ping on each ensures that everything has arrived."""
+        """Add the output on the other connections, where the reply to a ping marks the end of the output."""
         for other, (link, peer) in enumerate(zip(self.links, self.peers, strict=True)):
             if other != who and link is not None and peer is not None:
                 link.write(PING)

@@ -1,4 +1,4 @@
-"""Short functions for the requests of scripts; null paths and null elements are allowed everywhere."""
+"""Short functions for the requests of scripts. All of them accept null paths and null elements."""
 
 from __future__ import annotations
 
@@ -71,24 +71,24 @@ def strings(paths: Sequence[str | None] | None) -> bytes:
 
 
 def set_watches(since: int, *lists: Sequence[str | None] | None) -> Operation:
-    """Return a setWatches for three lists, or a setWatches2 for five."""
+    """Return a setWatches for three lists of paths, or a setWatches2 for five lists."""
     op = {3: OpCode.SET_WATCHES, 5: OpCode.SET_WATCHES2}[len(lists)]
     return op, struct.pack(">q", since) + b"".join(map(strings, lists))
 
 
-def together(*operations: Operation, op: OpCode = OpCode.MULTI) -> Operation:
+def multi_of(*operations: Operation, op: OpCode = OpCode.MULTI) -> Operation:
     return op, b"".join(r.MultiHeader(kind, False, -1).encode() + body for kind, body in operations) + wire.END
 
 
-def reads(*operations: Operation) -> Operation:
-    return together(*operations, op=OpCode.MULTI_READ)
+def multi_read_of(*operations: Operation) -> Operation:
+    return multi_of(*operations, op=OpCode.MULTI_READ)
 
 
-def by(who: int, operation: Operation) -> Request:
+def request_on(who: int, operation: Operation) -> Request:
     """Return the request that sends an operation on connection *who*."""
     return Request(who, *operation)
 
 
 def script(*operations: Operation) -> list[Request]:
     """Return the requests that send operations on the first connection."""
-    return [by(0, operation) for operation in operations]
+    return [request_on(0, operation) for operation in operations]

@@ -21,9 +21,9 @@ from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 
 LONG_TIMEOUT = 600_000
-"""Milliseconds; a session with this timeout does not expire during a test."""
+"""Session timeout in milliseconds, for a session that does not expire during a test."""
 Event = tuple[int, int, str]
-"""Type, zxid, path."""
+"""An event: type, zxid and path."""
 
 
 class Client:
@@ -53,7 +53,7 @@ class Client:
         return self.welcome.timeout_ms == 0
 
     def zxid(self) -> int:
-        """Return the last zxid, counted from the base; 0 without a connection."""
+        """Return the last zxid, counted from the base, or 0 if there is no connection."""
         self.link.write(PING)
         answer = self._reply()
         return struct.unpack_from(">q", answer, 4)[0] - self.base if answer else 0
@@ -69,7 +69,7 @@ class Client:
         return self._reply()
 
     def _reply(self) -> bytes | None:
-        """Read up to a reply, and keep the events before it; return None if the connection is closed instead."""
+        """Wait for a reply, and keep earlier events. Return None if the connection is closed instead."""
         while (payload := self.link.next_payload()) is not None and is_event(payload):
             (zxid,) = struct.unpack_from(">q", payload, 4)
             event = r.WatcherEvent.decode(payload[16:])
@@ -83,20 +83,20 @@ class Client:
         return zxid - self.base if zxid > 0 else zxid, err, re.sub("([cmp]zxid)=[0-9]+", r"\1=*", text)
 
     def events(self, count: int) -> list[Event]:
-        """Wait for the next *count* events; return fewer if they do not arrive in time."""
+        """Wait for the next *count* events. Return the events that arrived in time, which may be fewer."""
         deadline = time.monotonic() + DEADLINE_S
         while len(self._events) < count and time.monotonic() < deadline:
-            self.zxid()  # its reply arrives after the events
+            self.zxid()  # the reply arrives after all events
             time.sleep(0.01)
         found, self._events = self._events[:count], self._events[count:]
         return found
 
     def closed(self) -> bool:
-        """Wait until the server closes the connection; return False if it answers instead."""
+        """Wait until the server closes the connection. Return False if the server answers instead."""
         return self._reply() is None
 
     def keep_alive(self, seconds: float, operation: Operation, xid: int) -> bool:
-        """Send a request every tenth of a second; return whether the connection is still open at the end."""
+        """Send a request every tenth of a second for *seconds*. Return whether the connection is still open."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.do(operation, xid) is None:

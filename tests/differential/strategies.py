@@ -16,19 +16,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from differential.lockstep import CONNECTIONS
-from differential.pair import SUPER, Connect, Drop, Raw, Request, Step
+from differential.pair import SUPER, Connect, Drop, RawFrame, Request, Step
 from differential.script import (
     Operation,
     add_watch,
-    by,
     check_watches,
     children,
     create,
     exists,
+    multi_of,
     read,
     remove_watches,
+    request_on,
     set_watches,
-    together,
     write,
 )
 from hypothesis import strategies as st
@@ -155,8 +155,10 @@ gets = st.builds(r.GetDataRequest, paths, bools)
 lists = st.builds(r.GetChildrenRequest, paths, bools)
 bmp_paths = paths.filter(lambda path: "😀" not in path)  # zoolet's events use plain UTF-8, ZooKeeper's CESU-8
 path_lists = [st.lists(bmp_paths, max_size=3)] * 6
-some_paths = st.one_of(*path_lists, st.none())
-nullable_paths = st.one_of(*path_lists, st.none(), st.lists(st.one_of(bmp_paths, bmp_paths, st.none()), max_size=3))
+path_lists_or_none = st.one_of(*path_lists, st.none())
+nullable_path_lists = st.one_of(
+    *path_lists, st.none(), st.lists(st.one_of(bmp_paths, bmp_paths, st.none()), max_size=3)
+)
 zxids = st.integers(-1, 60)
 
 
@@ -253,18 +255,18 @@ def multis(draw: st.DrawFn, release: str) -> Operation:
     operations = draw(st.lists(operations_of_multi(release, op), max_size=4))
     if op == OpCode.MULTI_READ and operations and operations[0][0] in MULTI_WRITES:
         operations.insert(0, read("/"))  # the answer to a multiRead with only writes differs
-    return together(*operations, op=op)
+    return multi_of(*operations, op=op)
 
 
 @st.composite
 def set_watches_requests(draw: st.DrawFn, release: str) -> Operation:
     """A setWatches or setWatches2, with null lists and null elements."""
-    staying = some_paths if release == "3.8" else nullable_paths
-    few = [nullable_paths] * 3 + draw(st.sampled_from([[], [staying] * 2]))
+    staying = path_lists_or_none if release == "3.8" else nullable_path_lists
+    few = [nullable_path_lists] * 3 + draw(st.sampled_from([[], [staying] * 2]))
     return set_watches(draw(zxids), *map(draw, few))
 
 
-def sent(draw: st.DrawFn, operation: Operation) -> Request:
+def choose_request(draw: st.DrawFn, operation: Operation) -> Request:
     """Choose a connection and an xid for an operation."""
     return Request(draw(who), *operation, draw(st.sampled_from([1, 2, 3, 0, 5, -5, 2**31 - 1])))
 
@@ -274,9 +276,9 @@ def requests(draw: st.DrawFn, release: str) -> Request:
     """One request on one connection."""
     kind = draw(st.integers(0, 19))
     if kind < 2:
-        return sent(draw, draw(multis(release)))
+        return choose_request(draw, draw(multis(release)))
     if kind == 2:
-        return sent(draw, draw(set_watches_requests(release)))
+        return choose_request(draw, draw(set_watches_requests(release)))
     op = draw(st.sampled_from(COMMON if kind < 12 else sorted(OPERATIONS)))
     body = draw(OPERATIONS[op]).encode()
     damage = draw(st.integers(0, 30))
@@ -286,7 +288,7 @@ def requests(draw: st.DrawFn, release: str) -> Request:
         body += b"extra"
     elif damage == 2 and survives_null_path(release, op):
         body = with_null_path(body)
-    return sent(draw, (OpCode(op), body))
+    return choose_request(draw, (OpCode(op), body))
 
 
 # --- watches of all kinds on a few paths ---
@@ -315,10 +317,10 @@ def watch_requests(draw: st.DrawFn, release: str) -> Request:
         create(path, draw(changed_data), draw(st.sampled_from([0, 0, 1]))),
         write(path, draw(changed_data)),
         (OpCode.DELETE, r.DeleteRequest(path, -1).encode()),
-        together(create("/a"), create("/a/x"), create("/a/x/p")),
-        together(create("/b"), write("/b", b"1"), (OpCode.DELETE, r.DeleteRequest("/b", -1).encode())),
+        multi_of(create("/a"), create("/a/x"), create("/a/x/p")),
+        multi_of(create("/b"), write("/b", b"1"), (OpCode.DELETE, r.DeleteRequest("/b", -1).encode())),
     ]
-    return sent(draw, draw(st.sampled_from(watching + changing)))
+    return choose_request(draw, draw(st.sampled_from(watching + changing)))
 
 
 # --- quotas ---
@@ -390,34 +392,34 @@ def quota_requests(draw: st.DrawFn) -> Request:
     """One or several operations, or a read of the stats."""
     kind = draw(st.integers(0, 9))
     if kind < 5:
-        return sent(draw, draw(quota_operations()))
+        return choose_request(draw, draw(quota_operations()))
     if kind < 7:
-        return sent(draw, together(*draw(st.lists(quota_operations(), min_size=1, max_size=4))))
-    return sent(draw, read(draw(quota_paths) + "/zookeeper_stats"))
+        return choose_request(draw, multi_of(*draw(st.lists(quota_operations(), min_size=1, max_size=4))))
+    return choose_request(draw, read(draw(quota_paths) + "/zookeeper_stats"))
 
 
 START: Final[list[Step]] = [
-    by(0, together(create("/a"), create("/a/x"), create("/a/x/p"))),
-    by(0, together(create("/b"), create("/b/z"))),
-    by(0, create("/e", b"", 1)),
+    request_on(0, multi_of(create("/a"), create("/a/x"), create("/a/x/p"))),
+    request_on(0, multi_of(create("/b"), create("/b/z"))),
+    request_on(0, create("/e", b"", 1)),
 ]
 WATCH_START: Final[list[Step]] = [
     START[0],
-    by(0, together(create("/b"), create("/a/y", b"", 1))),
-    *[by(which, add_watch(path, mode)) for which in (0, 1) for path in ("/a", "/a/x") for mode in (0, 1)],
-    *[by(which, read("/a", True)) for which in (0, 1)],
-    *[by(which, children("/a", True)) for which in (0, 2)],
-    by(1, exists("/a/x/p/q", True)),
+    request_on(0, multi_of(create("/b"), create("/a/y", b"", 1))),
+    *[request_on(which, add_watch(path, mode)) for which in (0, 1) for path in ("/a", "/a/x") for mode in (0, 1)],
+    *[request_on(which, read("/a", True)) for which in (0, 1)],
+    *[request_on(which, children("/a", True)) for which in (0, 2)],
+    request_on(1, exists("/a/x/p/q", True)),
 ]
 QUOTA_START: Final[list[Step]] = [
-    by(0, together(create("/a", b"1"), create("/a/x", b"22"), create("/zookeeper/quota/a"))),
-    by(
+    request_on(0, multi_of(create("/a", b"1"), create("/a/x", b"22"), create("/zookeeper/quota/a"))),
+    request_on(
         0,
-        together(create("/zookeeper/quota/a/x"), create("/zookeeper/quota/a/x/zookeeper_limits", b"countHardLimit=3")),
+        multi_of(create("/zookeeper/quota/a/x"), create("/zookeeper/quota/a/x/zookeeper_limits", b"countHardLimit=3")),
     ),
-    by(0, create("/zookeeper/quota/a/zookeeper_limits", b"countHardLimit=5,byteHardLimit=30")),
-    by(0, create("/zookeeper/quota/a/zookeeper_stats")),
-    by(0, create("/zookeeper/quota/a/x/zookeeper_stats")),
+    request_on(0, create("/zookeeper/quota/a/zookeeper_limits", b"countHardLimit=5,byteHardLimit=30")),
+    request_on(0, create("/zookeeper/quota/a/zookeeper_stats")),
+    request_on(0, create("/zookeeper/quota/a/x/zookeeper_stats")),
 ]
 """Possible first steps of a script: nodes, watches, nested quotas."""
 
@@ -441,7 +443,7 @@ connects = st.builds(
 )
 closes = st.builds(lambda w: Request(w, OpCode.CLOSE_SESSION, b""), who)
 unknown = st.builds(lambda w, op: Request(w, op, put_str("/a")), who, st.sampled_from([0, 10, 23, 50, 99, 108, -3]))
-raws = st.builds(Raw, who, st.sampled_from([b"", b"\0\0", b"\0\0\0\1\0\0\0"]))
+raws = st.builds(RawFrame, who, st.sampled_from([b"", b"\0\0", b"\0\0\0\1\0\0\0"]))
 
 
 def anything(usual: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:

@@ -11,26 +11,26 @@ from typing import Any, Final
 import pytest
 from differential.lockstep import Lockstep
 from differential.pair import Pair, Step
-from differential.script import by, children, create, read
+from differential.script import children, create, read, request_on
 from support.apache import RELEASES, admin_jars, skip_unless_required
 from support.engine import make_engine
 from support.waiting import DEADLINE_S
 
 from zoolet.server.admin.commands import COMMANDS, execute
-from zoolet.server.admin.observed import Observed
+from zoolet.server.admin.observed import MonitoredServer
 from zoolet.server.storage.transfer import StateTransfer, encode_snapshot
 
 pytestmark = pytest.mark.slow
-COMPARED: Final = [
+COMPARED_COMMANDS: Final = [
     command for command in COMMANDS if command.answer is not None and command.name != "system_properties"
 ]
 STEPS: Final[list[Step]] = [
-    by(0, create("/a", b"1")),
-    by(1, create("/a/b", b"", 1)),
-    by(0, read("/a", True)),
-    by(0, children("/a", True)),
+    request_on(0, create("/a", b"1")),
+    request_on(1, create("/a/b", b"", 1)),
+    request_on(0, read("/a", True)),
+    request_on(0, children("/a", True)),
 ]
-EQUAL: Final = {
+EQUAL_COMMANDS: Final = {
     "dump": ("session_id_to_ephemeral_paths",),
     "get_trace_mask": ("tracemask",),
     "hash": (),
@@ -60,7 +60,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         lockstep.stop()
 
 
-def real(pair: Pair, name: str) -> dict[str, Any]:
+def real_answer(pair: Pair, name: str) -> dict[str, Any]:
     with urllib.request.urlopen(
         f"http://127.0.0.1:{pair.apache.admin_port}/commands/{name}", timeout=DEADLINE_S
     ) as response:
@@ -75,9 +75,9 @@ def shape(value: Any) -> Any:
     return [shape(value[0])] if isinstance(value, list) and value else type(value).__name__
 
 
-@pytest.mark.parametrize("command", COMPARED, ids=lambda command: command.name)
-def test_command_has_keys_of_real_server(pair: Pair, command: Any) -> None:
-    theirs, ours = real(pair, command.name), execute(command, Observed(pair.engine, file=""), {})
+@pytest.mark.parametrize("command", COMPARED_COMMANDS, ids=lambda command: command.name)
+def test_admin_command_has_keys_of_real_server(pair: Pair, command: Any) -> None:
+    theirs, ours = real_answer(pair, command.name), execute(command, MonitoredServer(pair.engine, zoo_cfg_text=""), {})
     if command.name == "monitor":
         theirs = {name: value for name, value in theirs.items() if "_per_namespace" not in name}
         ours = {name: value for name, value in ours.items() if "zoolet_" not in name}
@@ -86,12 +86,12 @@ def test_command_has_keys_of_real_server(pair: Pair, command: Any) -> None:
         assert shape(ours).keys() == shape(theirs).keys()
     else:
         assert shape(ours) == shape(theirs)
-    for name in EQUAL.get(command.name, ()):
+    for name in EQUAL_COMMANDS.get(command.name, ()):
         if not isinstance(theirs[name], dict) or command.name != "dump":
             assert ours[name] == theirs[name], name
 
 
-def test_every_command_of_real_server_is_supported(pair: Pair) -> None:
+def test_every_admin_command_of_real_server_is_supported(pair: Pair) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{pair.apache.admin_port}/commands", timeout=DEADLINE_S) as response:
         text = response.read().decode()
     theirs = {line.partition(">")[2].partition("<")[0] for line in text.splitlines() if line.startswith("<a")}

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from differential.lockstep import Lockstep
 from differential.pair import Drop, Pair, Step
-from differential.script import add_watch, by, children, create, exists, read, remove_watches, write
+from differential.script import add_watch, children, create, exists, read, remove_watches, request_on, write
 from support import embedded
 from support.apache import RELEASES
 from support.peer import Peer
@@ -22,7 +22,7 @@ from zoolet.server.admin.descriptors import raise_limit
 from zoolet.server.admin.four_letter_commands import four_letter_commands
 
 pytestmark = pytest.mark.slow
-STATE = (
+STATE_METRICS = (
     "zk_server_state",
     "zk_outstanding_requests",
     "zk_znode_count",
@@ -35,25 +35,51 @@ STATE = (
     "zk_max_file_descriptor_count",
 )
 """Metrics in mntr about the state that both sides share."""
-TREE: list[Step] = [by(0, create("/a", b"1")), by(1, create("/b", b"xyz", 1)), by(1, create("/a/c", b"", 2))]
-SET: list[Step] = [by(0, read("/a", True)), by(1, exists("/none", True)), by(1, children("/a", True))]
-FIRED: list[Step] = [*SET, by(2, write("/a", b"2")), by(2, create("/none")), by(2, create("/a/d"))]
-STAYING: list[Step] = [*FIRED, by(2, add_watch("/a", 0)), by(2, add_watch("/b", 1)), by(2, read("/a", True))]
-REMOVED: list[Step] = [*STAYING, by(2, remove_watches("/a", 3)), by(2, remove_watches("/b", 3))]
-ONE_REMOVED: list[Step] = [by(0, read("/", True)), by(0, read("/a", True)), by(0, remove_watches("/a", 3))]
+TREE: list[Step] = [
+    request_on(0, create("/a", b"1")),
+    request_on(1, create("/b", b"xyz", 1)),
+    request_on(1, create("/a/c", b"", 2)),
+]
+SET: list[Step] = [
+    request_on(0, read("/a", True)),
+    request_on(1, exists("/none", True)),
+    request_on(1, children("/a", True)),
+]
+FIRED_STEPS: list[Step] = [
+    *SET,
+    request_on(2, write("/a", b"2")),
+    request_on(2, create("/none")),
+    request_on(2, create("/a/d")),
+]
+PERSISTENT_STEPS: list[Step] = [
+    *FIRED_STEPS,
+    request_on(2, add_watch("/a", 0)),
+    request_on(2, add_watch("/b", 1)),
+    request_on(2, read("/a", True)),
+]
+REMOVED_STEPS: list[Step] = [
+    *PERSISTENT_STEPS,
+    request_on(2, remove_watches("/a", 3)),
+    request_on(2, remove_watches("/b", 3)),
+]
+ONE_REMOVED_STEPS: list[Step] = [
+    request_on(0, read("/", True)),
+    request_on(0, read("/a", True)),
+    request_on(0, remove_watches("/a", 3)),
+]
 SCRIPTS: dict[str, list[Step]] = {
     "nothing": [],
     "tree": TREE,
     "set": [*TREE, *SET],
-    "fired": [*TREE, *FIRED],
-    "staying": [*TREE, *STAYING],
-    "removed": [*TREE, *REMOVED],
-    "one removed": [*TREE, *ONE_REMOVED],
-    "gone": [*TREE, *FIRED, Drop(0)],
+    "fired": [*TREE, *FIRED_STEPS],
+    "staying": [*TREE, *PERSISTENT_STEPS],
+    "removed": [*TREE, *REMOVED_STEPS],
+    "one removed": [*TREE, *ONE_REMOVED_STEPS],
+    "gone": [*TREE, *FIRED_STEPS, Drop(0)],
 }
 
 
-def prepared(release: str, name: str) -> Iterator[Pair]:
+def run_script(release: str, name: str) -> Iterator[Pair]:
     lockstep = Lockstep(release)
     pair = lockstep.start()
     try:
@@ -68,38 +94,38 @@ def prepared(release: str, name: str) -> Iterator[Pair]:
 @pytest.fixture(scope="module", params=[(release, name) for release in RELEASES for name in SCRIPTS], ids="-".join)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Both sides after one of the scripts."""
-    yield from prepared(*request.param)
+    yield from run_script(*request.param)
 
 
 @pytest.fixture(scope="module", params=RELEASES)
 def fresh(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Both sides in their initial state."""
-    yield from prepared(request.param, "nothing")
+    yield from run_script(request.param, "nothing")
 
 
 def ask_real(pair: Pair, word: bytes) -> str:
-    """Send a command to ZooKeeper; return the answer."""
+    """Send a command to the real ZooKeeper, and return the answer."""
     return embedded.ask(pair.apache.port, word).decode()
 
 
 def ask(pair: Pair, word: bytes) -> str:
-    """Send a command to zoolet on a new connection; return the answer."""
+    """Send a command to zoolet on a new connection, and return the answer."""
     return Peer(pair.engine, four_letter_commands=four_letter_commands("*")).feed(word).decode()
 
 
-def watchers(answer: str) -> dict[str, set[str]]:
+def parse_watchers(answer: str) -> dict[str, set[str]]:
     """Parse an answer to wchc or wchp: each unindented line with the indented lines below it."""
     assert answer.endswith("\n")
     entries = re.split(r"\n(?!\t)", answer.rstrip("\n"))
     return {head: set(below) for head, *below in (entry.split("\n") for entry in entries)}
 
 
-def figures(answer: str) -> dict[str, str]:
+def parse_mntr(answer: str) -> dict[str, str]:
     """Parse an answer to mntr."""
     return {name: value for name, _, value in (line.partition("\t") for line in answer.splitlines())}
 
 
-def keys(answer: str) -> list[str]:
+def parse_keys(answer: str) -> list[str]:
     """Return the keys in an answer to conf or envi, in order."""
     return [line.partition("=")[0] for line in answer.splitlines()]
 
@@ -110,18 +136,18 @@ def shape(answer: str) -> str:
     return re.sub(r"(?m)^((?:Latency min/avg/max|Received|Sent|Connections): ).*", r"\1", answer)
 
 
-def test_wchs_is_identical(pair: Pair) -> None:
+def test_wchs_answer_equals_that_of_real_server(pair: Pair) -> None:
     assert ask(pair, b"wchs") == ask_real(pair, b"wchs")
 
 
 @pytest.mark.parametrize("word", [b"wchc", b"wchp"])
-def test_wchc_and_wchp_list_same_watches(pair: Pair, word: bytes) -> None:
-    assert watchers(ask(pair, word)) == watchers(ask_real(pair, word))
+def test_wchc_and_wchp_list_watches_like_real_server(pair: Pair, word: bytes) -> None:
+    assert parse_watchers(ask(pair, word)) == parse_watchers(ask_real(pair, word))
 
 
 @pytest.fixture
 def raised_limit() -> Iterator[None]:
-    """Raise the limit of open files like ``zoolet serve``; the JVM raises its own."""
+    """Raise the limit of open files as ``zoolet serve`` does, because the JVM also raises its limit."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     raise_limit()
     yield
@@ -129,25 +155,25 @@ def raised_limit() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("raised_limit")
-def test_mntr_reports_same_state(pair: Pair) -> None:
-    ours, real = figures(ask(pair, b"mntr")), figures(ask_real(pair, b"mntr"))
+def test_mntr_reports_state_like_real_server(pair: Pair) -> None:
+    ours, real = parse_mntr(ask(pair, b"mntr")), parse_mntr(ask_real(pair, b"mntr"))
 
-    assert {name: ours.get(name) for name in STATE} == {name: real.get(name) for name in STATE}
-
-
-def test_mntr_has_same_metrics(fresh: Pair) -> None:
-    ours = {name for name in figures(ask(fresh, b"mntr")) if "zoolet_" not in name}
-
-    assert ours == {name for name in figures(ask_real(fresh, b"mntr")) if "_per_namespace" not in name}
+    assert {name: ours.get(name) for name in STATE_METRICS} == {name: real.get(name) for name in STATE_METRICS}
 
 
-def test_srvr_has_same_lines(pair: Pair) -> None:
+def test_mntr_has_metrics_of_real_server(fresh: Pair) -> None:
+    ours = {name for name in parse_mntr(ask(fresh, b"mntr")) if "zoolet_" not in name}
+
+    assert ours == {name for name in parse_mntr(ask_real(fresh, b"mntr")) if "_per_namespace" not in name}
+
+
+def test_srvr_has_lines_of_real_server(pair: Pair) -> None:
     assert shape(ask(pair, b"srvr")) == shape(ask_real(pair, b"srvr"))
 
 
 @pytest.mark.parametrize("word", [b"conf", b"envi"])
-def test_keys_and_order_are_equal(fresh: Pair, word: bytes) -> None:
-    assert keys(ask(fresh, word)) == keys(ask_real(fresh, word))
+def test_keys_of_conf_and_envi_equal_those_of_real_server(fresh: Pair, word: bytes) -> None:
+    assert parse_keys(ask(fresh, word)) == parse_keys(ask_real(fresh, word))
 
 
 @pytest.mark.parametrize(
@@ -167,11 +193,11 @@ def test_keys_and_order_are_equal(fresh: Pair, word: bytes) -> None:
         b"\xff\xf4\xff\xfd",
     ],
 )
-def test_answer_has_same_bytes(fresh: Pair, word: bytes) -> None:
+def test_four_letter_answer_has_bytes_of_real_server(fresh: Pair, word: bytes) -> None:
     assert ask(fresh, word) == ask_real(fresh, word)
 
 
-def test_trace_mask_is_kept(fresh: Pair) -> None:
+def test_trace_mask_is_returned_as_by_real_server(fresh: Pair) -> None:
     mask = b"stmk\0\0\0\0\0\0\0\x07"
     ask_real(fresh, mask)
     ask(fresh, mask)

@@ -24,11 +24,11 @@ from support.effort import effort
 STEPS = {"3.8": effort(600, 2500), "3.9": effort(400, 1200)}
 if chosen := os.environ.get("ZOOLET_DIFFERENTIAL_STEPS"):
     STEPS = dict.fromkeys(RELEASES, int(chosen))
-FRESH = os.environ.get("ZOOLET_DIFFERENTIAL_FRESH") == "1"
-SEEDS = [1, 2, random.SystemRandom().randrange(2**32)] if FRESH else [1, 2]
+ADDS_RANDOM_SEED = os.environ.get("ZOOLET_DIFFERENTIAL_FRESH") == "1"
+SEEDS = [1, 2, random.SystemRandom().randrange(2**32)] if ADDS_RANDOM_SEED else [1, 2]
 if only := os.environ.get("ZOOLET_DIFFERENTIAL_SEED"):
     SEEDS = [int(only)]
-PROGRESS_EVERY = 2000  # steps
+PROGRESS_STEPS = 2000  # steps between two lines of progress
 pytestmark = pytest.mark.slow
 
 
@@ -64,7 +64,7 @@ def run(lockstep: Lockstep, scripts: SearchStrategy[list[Step]], seed: int, enou
         if lockstep.done - before >= enough:
             return
         lockstep.compare(script)
-        if lockstep.done - reported >= PROGRESS_EVERY:
+        if lockstep.done - reported >= PROGRESS_STEPS:
             reported = lockstep.done
             print(f"release {lockstep.release}, seed {seed}: {reported - before:,} of {enough:,} steps", flush=True)
 
@@ -75,7 +75,7 @@ def run(lockstep: Lockstep, scripts: SearchStrategy[list[Step]], seed: int, enou
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_steps_show_no_difference(lockstep: Lockstep, seed: int) -> None:
+def test_random_steps_in_lockstep_show_no_difference(lockstep: Lockstep, seed: int) -> None:
     run(lockstep, steps(lockstep.release), seed, STEPS[lockstep.release])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from differential.pair import MAX_TIMEOUT, MIN_TIMEOUT, Pair
-from differential.script import Operation, by, create, delete, read, together, write
+from differential.script import Operation, create, delete, multi_of, read, request_on, write
 from support.apache import RELEASES, ApacheZooKeeper
 
 pytestmark = pytest.mark.slow
@@ -41,11 +41,11 @@ SCRIPT: list[Operation] = [
     read(STATS),
     delete("/a/c"),
     read(STATS),
-    together(create("/a/f", b"1"), create("/a/g", b"2"), create("/a/h", b"3")),  # a transaction may exceed the limit
+    multi_of(create("/a/f", b"1"), create("/a/g", b"2"), create("/a/h", b"3")),  # a transaction may exceed the limit
     read(STATS),
-    together(delete("/a/f"), create("/none/x")),  # fails: nothing is counted
+    multi_of(delete("/a/f"), create("/none/x")),  # fails: nothing is counted
     read(STATS),
-    write(LIMITS, b"count=1,bytes=1"),  # soft limits: no write is refused
+    write(LIMITS, b"count=1,bytes=1"),  # soft limits, which refuse no write
     create("/a/i", b"x" * 50),
     read(STATS),
     write(LIMITS, b"nonsense"),
@@ -61,6 +61,6 @@ SCRIPT: list[Operation] = [
 
 @pytest.mark.parametrize(("number", "step"), list(enumerate(SCRIPT)))
 def test_step_of_quota_script_shows_no_difference(pair: Pair, number: int, step: Operation) -> None:
-    real, ours = pair.do(by(0, step))
+    real, ours = pair.do(request_on(0, step))
 
     assert ours == real, number

@@ -16,7 +16,7 @@ from support.daemon import DaemonProcess
 
 from zoolet.protocol.codec import NULL
 from zoolet.protocol.operations import OpCode
-from zoolet.protocol.sasl import MAX_TOKEN, REALM, URI, directives, proof
+from zoolet.protocol.sasl import DIGEST_URI, MAX_TOKEN_BYTES, REALM, parse_directives, proof
 
 pytestmark = pytest.mark.slow
 LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule required"
@@ -46,7 +46,7 @@ class Sides:
 
 
 def transcript(port: int, steps: tuple[Step, ...]) -> list[object]:
-    """Send tokens on a new connection; return the replies with their random parts blanked."""
+    """Send tokens on a new connection. Return the replies with their random parts blanked."""
     seen: list[object] = []
     with ExitStack() as closing:
         client = Client(port)
@@ -86,34 +86,35 @@ def response(
 
     def make(challenge: bytes) -> bytes:
         usual = {
-            "charset": "utf-8", "username": user, "realm": REALM, "nonce": directives(challenge).get("nonce", "none"),
-            "nc": "00000001", "cnonce": "abc", "digest-uri": URI, "maxbuf": "65536", "qop": "auth",
+            "charset": "utf-8", "username": user, "realm": REALM,
+            "nonce": parse_directives(challenge).get("nonce", "none"),
+            "nc": "00000001", "cnonce": "abc", "digest-uri": DIGEST_URI, "maxbuf": "65536", "qop": "auth",
         }  # fmt: skip
         fields = {name: text for name, text in {**usual, **given_directives}.items() if name not in without}
         fields.setdefault("response", proof(usual if unproved else fields, user, password, "AUTHENTICATE:"))
         bare = ("charset", "nc", "maxbuf", "qop", "response")
-        parts = [f"{name}={text if name in bare else quoted(text)}" for name, text in fields.items()]
+        parts = [f"{name}={text if name in bare else quote(text)}" for name, text in fields.items()]
         return change(",".join(parts).encode())
 
     return make
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def swap(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+def replace_bytes(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
     """Return a function that replaces some bytes."""
     return lambda token: token.replace(old, new)
 
 
-def padded(size: int) -> Callable[[bytes], bytes]:
+def append_padding(size: int) -> Callable[[bytes], bytes]:
     """Return a function that appends an unknown directive, up to a length of *size* bytes."""
     return lambda token: token + b",foo=" + b"x" * (size - len(token) - 5)
 
 
-def servers(release: str, folder: Path, **properties: str) -> Iterator[Sides]:
+def running_servers(release: str, folder: Path, **properties: str) -> Iterator[Sides]:
     jaas = folder / "jaas.conf"
     jaas.write_text(JAAS)
     login = {"java.security.auth.login.config": str(jaas), **{f"zookeeper.{k}": v for k, v in properties.items()}}
@@ -130,13 +131,13 @@ def servers(release: str, folder: Path, **properties: str) -> Iterator[Sides]:
 
 @pytest.fixture(scope="module", params=RELEASES)
 def sides(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    yield from servers(request.param, tmp_path_factory.mktemp("sasl"))
+    yield from running_servers(request.param, tmp_path_factory.mktemp("sasl"))
 
 
 @pytest.fixture(scope="module", params=RELEASES)
 def forgiving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     """Servers that keep a connection open after a failed login."""
-    yield from servers(request.param, tmp_path_factory.mktemp("sasl"), allowSaslFailedClients="true")
+    yield from running_servers(request.param, tmp_path_factory.mktemp("sasl"), allowSaslFailedClients="true")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def forgiving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         (b"", response(), None),
     ],
 )
-def test_exchange_shows_no_difference(sides: Sides, steps: tuple[Step, ...]) -> None:
+def test_sasl_exchange_shows_no_difference(sides: Sides, steps: tuple[Step, ...]) -> None:
     sides.same(*steps)
 
 
@@ -218,7 +219,7 @@ def test_steps_after_failed_login_show_no_difference(forgiving: Sides, steps: tu
         ("response", ""),
     ],
 )
-def test_directive_with_other_text_shows_no_difference(sides: Sides, name: str, text: str, unproved: bool) -> None:
+def test_sasl_directive_with_other_text_shows_no_difference(sides: Sides, name: str, text: str, unproved: bool) -> None:
     sides.same(b"", response(unproved=unproved, **{name: text}))
 
 
@@ -226,7 +227,7 @@ def test_directive_with_other_text_shows_no_difference(sides: Sides, name: str, 
 @pytest.mark.parametrize(
     "name", ["charset", "username", "realm", "nonce", "nc", "cnonce", "digest-uri", "maxbuf", "qop"]
 )
-def test_missing_directive_shows_no_difference(sides: Sides, name: str, unproved: bool) -> None:
+def test_missing_sasl_directive_shows_no_difference(sides: Sides, name: str, unproved: bool) -> None:
     sides.same(b"", response(without=(name,), unproved=unproved))
 
 
@@ -234,7 +235,7 @@ def test_missing_directive_shows_no_difference(sides: Sides, name: str, unproved
     "name",
     [b"charset", b"username", b"realm", b"nonce", b"nc", b"cnonce", b"digest-uri", b"maxbuf", b"qop", b"response"],
 )
-def test_duplicate_directive_shows_no_difference(sides: Sides, name: bytes) -> None:
+def test_duplicate_sasl_directive_shows_no_difference(sides: Sides, name: bytes) -> None:
     def twice(token: bytes) -> bytes:
         match = re.search(rb'(?:^|,)(%s=(?:"[^"]*"|[^,]*))' % name, token)
         assert match is not None
@@ -259,24 +260,24 @@ def test_duplicate_directive_shows_no_difference(sides: Sides, name: bytes) -> N
         lambda token: token + b',foo="b"r',
         lambda token: token + b",foo=b\xe9",
         lambda token: token + b",foo=\0",
-        swap(b",nc", b",,nc"),
-        swap(b",nc", b" , nc"),
-        swap(b"nc=", b"nc = "),
-        swap(b"nc=00000001", b'nc="00000001"'),
-        swap(b"username", b"USERNAME"),
-        swap(b'"bob"', b"bob"),
-        swap(b'"bob"', b'"b\\ob"'),
-        swap(b"qop=auth", b'qop="auth"'),
-        swap(b",", b";"),
+        replace_bytes(b",nc", b",,nc"),
+        replace_bytes(b",nc", b" , nc"),
+        replace_bytes(b"nc=", b"nc = "),
+        replace_bytes(b"nc=00000001", b'nc="00000001"'),
+        replace_bytes(b"username", b"USERNAME"),
+        replace_bytes(b'"bob"', b"bob"),
+        replace_bytes(b'"bob"', b'"b\\ob"'),
+        replace_bytes(b"qop=auth", b'qop="auth"'),
+        replace_bytes(b",", b";"),
         lambda token: re.sub(rb"response=\w+", lambda found: found[0].upper().replace(b"RESPONSE", b"response"), token),
         lambda token: re.sub(rb"response=(\w+)", rb'response="\1"', token),
         lambda token: token[:-1],
-        padded(MAX_TOKEN),
-        padded(MAX_TOKEN + 1),
-        padded(5000),
+        append_padding(MAX_TOKEN_BYTES),
+        append_padding(MAX_TOKEN_BYTES + 1),
+        append_padding(5000),
     ],
 )
-def test_form_of_response_shows_no_difference(sides: Sides, change: Callable[[bytes], bytes]) -> None:
+def test_changed_form_of_sasl_response_shows_no_difference(sides: Sides, change: Callable[[bytes], bytes]) -> None:
     sides.same(b"", response(change=change))
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from differential.script import add_watch, children, create, create_ttl, delete, exists, read, together, write
+from differential.script import add_watch, children, create, create_ttl, delete, exists, multi_of, read, write
 from differential.sockets import LONG_TIMEOUT, Client
 from support.apache import RELEASES, ApacheZooKeeper
 from support.daemon import DaemonProcess
@@ -42,7 +42,7 @@ PING = (OpCode.PING, b"")
 
 
 Script = Callable[[Callable[..., Client]], object]
-"""A script for one side: takes a function that connects a client, and returns the transcript."""
+"""A script for one side. It receives a function that connects a client, and returns the transcript."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Sides:
     ours: int
 
     def same(self, script: Script) -> Any:
-        """Run a script on both sides; return the common transcript.
+        """Run a script on both sides, and return their common transcript.
 
         Raises:
             AssertionError: The transcripts differ.
@@ -99,7 +99,7 @@ def test_container_created_by_transaction_is_deleted(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(add_watch("/several", RECURSIVE))
-        made = client.do(together(create("/several", b"", 4), create("/several/x"), delete("/several/x")))
+        made = client.do(multi_of(create("/several", b"", 4), create("/several/x"), delete("/several/x")))
         return made, client.events(4), client.zxid()
 
     sides.same(script)
@@ -118,7 +118,7 @@ def test_nested_containers_are_deleted_inside_out(sides: Sides) -> None:
     sides.same(script)
 
 
-def test_each_of_due_containers_takes_own_zxid(sides: Sides) -> None:
+def test_each_due_container_is_deleted_with_its_own_zxid(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client, names = connect(), ("a", "b", "c")
         client.do(create("/due"))
@@ -126,14 +126,14 @@ def test_each_of_due_containers_takes_own_zxid(sides: Sides) -> None:
             client.do(create(f"/due/{name}", b"", 4, op=CONTAINER))
             client.do(create(f"/due/{name}/x"))
         client.do(add_watch("/due", RECURSIVE))
-        client.do(together(*[delete(f"/due/{name}/x") for name in names]))
+        client.do(multi_of(*[delete(f"/due/{name}/x") for name in names]))
         kinds, zxids, paths = zip(*client.events(6), strict=True)
         return sorted(zip(kinds, paths, strict=True)), sorted(zxids), client.zxid(), client.do(children("/due"))
 
     sides.same(script)
 
 
-def test_unused_container_is_deleted_in_time(sides: Sides) -> None:
+def test_container_that_never_had_children_is_deleted_in_time(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(exists("/unused", True))
@@ -143,14 +143,14 @@ def test_unused_container_is_deleted_in_time(sides: Sides) -> None:
         client.do(exists("/unused", True))
         return client.events(1), time.monotonic() - started > NEVER_USED_MS / 1000, client.zxid()
 
-    assert sides.same(script)[1]  # whether the script waited long enough
+    assert sides.same(script)[1]  # the script waited long enough
 
 
 def test_ttl_node_expires_only_without_children(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(add_watch("/brief", RECURSIVE))
-        client.do(together(create_ttl("/brief", 5, 1), create("/brief/x")))  # before a check can find it empty
+        client.do(multi_of(create_ttl("/brief", 5, 1), create("/brief/x")))  # before a check can find it empty
         made = client.events(2)
         time.sleep(0.4)  # longer than two check intervals
         return made, client.do(delete("/brief/x")), client.events(2), client.zxid()
@@ -158,7 +158,7 @@ def test_ttl_node_expires_only_without_children(sides: Sides) -> None:
     sides.same(script)
 
 
-def test_writing_its_data_renews_a_ttl_node(sides: Sides) -> None:
+def test_write_of_data_extends_life_of_ttl_node(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(create_ttl("/renewed", 5, 500))
@@ -168,7 +168,7 @@ def test_writing_its_data_renews_a_ttl_node(sides: Sides) -> None:
         client.do(read("/renewed", True))
         return client.events(1), time.monotonic() - started > 0.45, client.zxid()
 
-    assert sides.same(script)[1]  # whether the script waited long enough
+    assert sides.same(script)[1]  # the script waited long enough
 
 
 def test_sequential_ttl_node_is_deleted_by_full_name(sides: Sides) -> None:
@@ -188,7 +188,7 @@ def test_container_deleted_by_client_uses_no_zxid(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(create("/first", b"", 4, op=CONTAINER))
-        client.do(together(create("/first/x"), delete("/first/x"), delete("/first")))
+        client.do(multi_of(create("/first/x"), delete("/first/x"), delete("/first")))
         time.sleep(0.4)
         return client.zxid()
 
@@ -216,7 +216,7 @@ def test_expiry_deletes_nodes_with_one_zxid(sides: Sides) -> None:
     sides.same(script)
 
 
-def test_deletion_precedes_change_of_parent(sides: Sides) -> None:
+def test_event_of_deleted_child_precedes_event_of_parent(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         watcher, owner = connect(), connect(SHORT_TIMEOUT)
         watcher.do(create("/order"))
@@ -267,7 +267,7 @@ def test_resumed_session_gets_new_timeout(sides: Sides) -> None:
 
 
 @pytest.mark.parametrize(("operation", "xid"), [(PING, -2), (children("/none"), 1)])
-def test_any_request_keeps_a_session_alive(sides: Sides, operation: tuple[OpCode, bytes], xid: int) -> None:
+def test_any_request_keeps_session_alive(sides: Sides, operation: tuple[OpCode, bytes], xid: int) -> None:
     def script(connect: Callable[..., Client]) -> object:
         other, busy = connect(), connect(800)
         return busy.keep_alive(1.3, operation, xid), other.zxid()
@@ -283,7 +283,7 @@ def test_authentication_does_not_keep_a_session_alive(sides: Sides) -> None:
     assert sides.same(script) == (False, 2)
 
 
-def test_timeout_is_between_limits(sides: Sides) -> None:
+def test_session_timeout_is_clamped_to_limits(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         return [connect(asked).welcome.timeout_ms for asked in (-1, 0, 99, 100, 601_000)]
 

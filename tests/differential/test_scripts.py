@@ -1,4 +1,4 @@
-"""Short scripts for cases that random steps rarely reach; zoolet and a real ZooKeeper show no difference."""
+"""Short scripts for cases that random steps rarely reach: zoolet and a real ZooKeeper show no difference."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from differential.pair import Connect, Request
 from differential.script import (
     Operation,
     add_watch,
-    by,
     check_watches,
     children,
     create,
     create_ttl,
     delete,
     exists,
+    multi_of,
+    multi_read_of,
     read,
-    reads,
     remove_watches,
+    request_on,
     script,
     set_watches,
-    together,
     write,
 )
 from support.apache import RELEASES
@@ -54,13 +54,19 @@ def newer() -> Iterator[Lockstep]:
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5, 7])
-def test_lookup_of_null_path_watch_shows_no_difference(lockstep: Lockstep, kind: int) -> None:
+def test_check_of_missing_null_path_watch_shows_no_difference(lockstep: Lockstep, kind: int) -> None:
     lockstep.compare(script(check_watches(None, kind), remove_watches(None, kind)))
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
 def test_null_path_watch_is_hidden_from_other_client(newer: Lockstep, kind: int) -> None:
-    newer.compare([by(1, add_watch(None, 0)), by(0, check_watches(None, kind)), by(0, remove_watches(None, kind))])
+    newer.compare(
+        [
+            request_on(1, add_watch(None, 0)),
+            request_on(0, check_watches(None, kind)),
+            request_on(0, remove_watches(None, kind)),
+        ]
+    )
 
 
 @pytest.mark.parametrize("mode", [0, 1])
@@ -85,7 +91,7 @@ def test_null_path_watch_shows_no_difference(newer: Lockstep, mode: int, kind: i
     ],
 )
 @pytest.mark.parametrize("since", [0, 1 << 40])
-def test_null_element_follows_earlier_watches(
+def test_null_path_or_list_fails_after_earlier_watches(
     lockstep: Lockstep, lists: tuple[list[str | None] | None, ...], since: int
 ) -> None:
     made = [create("/a"), create("/b"), set_watches(since, *lists)]
@@ -109,20 +115,20 @@ def test_persistent_watch_lists_may_contain_null(newer: Lockstep, lists: tuple[l
 @pytest.mark.parametrize(
     "operation",
     [
-        reads(read(None)),
-        reads(children(None)),
-        reads(read("/"), read(None), read("/zookeeper")),
-        reads(children("/"), read("/none"), children(None), read("/")),
-        reads(read("/none"), read("/"), children("/none")),
-        reads(),
-        reads(read("/"), exists("/")),
-        reads(read("/"), create("/a")),
+        multi_read_of(read(None)),
+        multi_read_of(children(None)),
+        multi_read_of(read("/"), read(None), read("/zookeeper")),
+        multi_read_of(children("/"), read("/none"), children(None), read("/")),
+        multi_read_of(read("/none"), read("/"), children("/none")),
+        multi_read_of(),
+        multi_read_of(read("/"), exists("/")),
+        multi_read_of(read("/"), create("/a")),
         (OpCode.MULTI_READ, b""),
-        reads(delete("/a")),
-        reads(delete("/a"), delete("/a")),
-        reads(delete("/a"), read("/")),
-        reads(create("/n", acl=None)),
-        reads(create("/n", flags=9)),
+        multi_read_of(delete("/a")),
+        multi_read_of(delete("/a"), delete("/a")),
+        multi_read_of(delete("/a"), read("/")),
+        multi_read_of(create("/n", acl=None)),
+        multi_read_of(create("/n", flags=9)),
     ],
 )
 def test_failing_multi_read_shows_no_difference(lockstep: Lockstep, operation: Operation) -> None:
@@ -132,25 +138,25 @@ def test_failing_multi_read_shows_no_difference(lockstep: Lockstep, operation: O
 @pytest.mark.parametrize(
     "operation",
     [
-        together(NULL_ACL),
-        together(create("/m"), NULL_ACL),
-        together(delete("/none"), NULL_ACL),
-        together(create("/n", acl=None, op=OpCode.CREATE2)),
-        together(create("/n", acl=None, op=OpCode.CREATE_CONTAINER)),
-        together(create("/n", flags=4, acl=None, op=OpCode.CREATE_CONTAINER)),
-        together(create("/n", flags=5, acl=None, op=OpCode.CREATE_CONTAINER)),
-        together(create("/n", flags=9, acl=None, op=OpCode.CREATE_CONTAINER)),
-        together(create("/n", flags=5, acl=None)),
-        together(create("/n", flags=9, acl=None)),
-        together(create_ttl("/n", 5, 7, acl=None)),
-        together(create_ttl("/n", 0, 7, acl=None)),
-        together(create_ttl("/n", 9, 7, acl=None)),
-        together(create("/n", acl=())),
-        together(NULL_ACL, read("/")),
-        together(read("/"), NULL_ACL),
-        together(NULL_ACL, (OpCode.SET_ACL, b"")),
-        together((OpCode.SET_ACL, b""), NULL_ACL),
-        (OpCode.MULTI, together(NULL_ACL)[1][:-3]),
+        multi_of(NULL_ACL),
+        multi_of(create("/m"), NULL_ACL),
+        multi_of(delete("/none"), NULL_ACL),
+        multi_of(create("/n", acl=None, op=OpCode.CREATE2)),
+        multi_of(create("/n", acl=None, op=OpCode.CREATE_CONTAINER)),
+        multi_of(create("/n", flags=4, acl=None, op=OpCode.CREATE_CONTAINER)),
+        multi_of(create("/n", flags=5, acl=None, op=OpCode.CREATE_CONTAINER)),
+        multi_of(create("/n", flags=9, acl=None, op=OpCode.CREATE_CONTAINER)),
+        multi_of(create("/n", flags=5, acl=None)),
+        multi_of(create("/n", flags=9, acl=None)),
+        multi_of(create_ttl("/n", 5, 7, acl=None)),
+        multi_of(create_ttl("/n", 0, 7, acl=None)),
+        multi_of(create_ttl("/n", 9, 7, acl=None)),
+        multi_of(create("/n", acl=())),
+        multi_of(NULL_ACL, read("/")),
+        multi_of(read("/"), NULL_ACL),
+        multi_of(NULL_ACL, (OpCode.SET_ACL, b"")),
+        multi_of((OpCode.SET_ACL, b""), NULL_ACL),
+        (OpCode.MULTI, multi_of(NULL_ACL)[1][:-3]),
     ],
 )
 def test_null_acl_list_in_multi_shows_no_difference(lockstep: Lockstep, operation: Operation) -> None:
@@ -194,7 +200,7 @@ def test_null_path_in_multi_shows_no_difference(
 ) -> None:
     before, after = others
 
-    lockstep.compare(script(together(*before, odd, *after), create("/after"), exists("/after"), exists("/m")))
+    lockstep.compare(script(multi_of(*before, odd, *after), create("/after"), exists("/after"), exists("/m")))
 
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER])
@@ -202,14 +208,14 @@ def test_null_path_in_multi_shows_no_difference(
 def test_flags_of_create_in_multi_show_no_difference(lockstep: Lockstep, op: OpCode, flags: int) -> None:
     odd = create("/x", flags=flags, op=op)
 
-    lockstep.compare(script(together(create("/y"), odd, create("/z")), exists("/y"), together(odd), exists("/x")))
+    lockstep.compare(script(multi_of(create("/y"), odd, create("/z")), exists("/y"), multi_of(odd), exists("/x")))
 
 
 @pytest.mark.parametrize(
     "text",
     [b"count=7,bytes=9,foo=3", b"bytes=3", b"count=5", b"", b"bytes=3,count=1", b"count=1,bytes=1=;countHardLimit=-1"],
 )
-def test_stats_of_quota_are_counted_when_created(lockstep: Lockstep, text: bytes) -> None:
+def test_created_quota_stats_are_counted_as_by_real_server(lockstep: Lockstep, text: bytes) -> None:
     made = [*QUOTA, create(STATS, text), read(STATS), create("/a/b", b"22"), read(STATS)]
 
     lockstep.compare(script(*made, write("/a/b", b"4444"), read(STATS), delete("/a/b"), read(STATS)))
@@ -242,8 +248,8 @@ def test_stats_of_quota_keep_other_text(lockstep: Lockstep, text: bytes) -> None
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_client_ahead_of_server_is_refused(lockstep: Lockstep, right: bool) -> None:
+def test_client_ahead_of_server_is_refused_by_both(lockstep: Lockstep, right: bool) -> None:
     close = Request(0, OpCode.CLOSE_SESSION, b"")
     ahead = Connect(1, of=0, ahead=1, right=right)
 
-    lockstep.compare([Connect(0), ahead, by(0, read("/")), close, ahead, Connect(2, ahead=1)])
+    lockstep.compare([Connect(0), ahead, request_on(0, read("/")), close, ahead, Connect(2, ahead=1)])

@@ -1,4 +1,4 @@
-"""Run all fuzzers one after the other: ``make fuzz``, optionally with FRAMES=, MINUTES= and SEED=."""
+"""The program that runs all fuzzers in turn: ``make fuzz``, optionally with FRAMES=, MINUTES= and SEED=."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGETS: Final = ("server", "client", "http", "snapshots", "logs", "recordings",
 
 
 def guided(minutes: float) -> int:
-    """Run each coverage-guided target in a separate process; return how many have found something."""
+    """Run each coverage-guided target in a separate process. Return the number of targets with findings."""
     if importlib.util.find_spec("atheris") is None:
         print("\nno inputs grow by coverage, which is a finding: pip install atheris")
         return 1

@@ -36,7 +36,7 @@ from zoolet.protocol.operations import OPERATIONS, OpCode
 
 FRAMES_PER_EPOCH: Final = 5_000
 """Number of frames from a server in one epoch."""
-DEEP: Final = 1_500
+MAX_DEPTH: Final = 1_500
 """Levels of the deepest invented path; Python allows about a thousand nested calls."""
 FORECAST_FRAMES_PER_SECOND: Final = 15_000
 """Frames per second, used only for the forecast."""
@@ -96,7 +96,7 @@ class Call:
         self.set_exception(error)
 
 
-class Shell:
+class BrokenServer:
     """A session and its server, whose output is mutated on the way to the session.
 
     Args:
@@ -207,7 +207,7 @@ class Shell:
     def _lost(self, reason: str) -> None:
         self.connection.connection_lost()
         self.session.lost(reason, self.now)
-        if self.session.id and self.now >= self.session.given_up_at():
+        if self.session.id and self.now >= self.session.give_up_time():
             self.session.give_up()
         if self.session.terminal_error is not None or self.rng.random() < 0.02:
             self.session.close("over")
@@ -218,7 +218,7 @@ class Shell:
         self.engine = self.engine if self.rng.random() < 0.9 else engines.engine_for(self.number)
         self.connection = self._connect()
 
-    # --- lies ---
+    # --- mutated and invented answers ---
 
     def _lied(self, data: bytes) -> bytes:
         """Mutate the server's output frame by frame, and add invented frames."""
@@ -241,8 +241,8 @@ class Shell:
         rng = self.rng
         how = rng.random()
         if how < 0.6:
-            return frames.broken(rng, whole, self.pool)
-        if how < 0.7:  # the header: xid, zxid, error
+            return frames.break_frame(rng, whole, self.pool)
+        if how < 0.7:  # change the header: xid, zxid, error
             at = rng.choice((4, 8, 12, 16))
             return whole[:at] + rng.choice(frames.WORDS_OF_INTS) + whole[at + 4 :]
         if how < 0.8:
@@ -258,14 +258,18 @@ class Shell:
         rng = self.rng
         how = rng.random()
         if how < 0.5:
-            return [event(rng.choice((1, 2, 3, 4, 4, -1, 0, 5, 99)), frames.path(rng) or "x")]
+            return [encode_event(rng.choice((1, 2, 3, 4, 4, -1, 0, 5, 99)), frames.choose_path(rng) or "x")]
         if how < 0.52:
-            depth = rng.choice((3, 30, DEEP))
-            return [*(event(1, "/a" + "/x" * n) for n in range(1, depth)), event(2, "/a/x"), event(2, "/a")]
+            depth = rng.choice((3, 30, MAX_DEPTH))
+            return [
+                *(encode_event(1, "/a" + "/x" * n) for n in range(1, depth)),
+                encode_event(2, "/a/x"),
+                encode_event(2, "/a"),
+            ]
         if how < 0.6:
             answer = ConnectResponse(rng.choice(frames.INTS), rng.choice(frames.LONGS), rng.randbytes(16), None)
             return [frame(answer.encode())]
-        if how < 0.75 and self.session.inflight:  # an answer to a pending call, with names that are invalid
+        if how < 0.75 and self.session.inflight:  # invent an answer to a pending call, with invalid names
             names = rng.choice((["x"], [""], ["", "/", "..", "a/b"], ["\0"], ["x"] * 50))
             stat = r.Stat(*[rng.choice(frames.LONGS) % 2**31 for _ in range(11)])
             body = r.GetChildren2Response(names, stat).encode()
@@ -273,18 +277,18 @@ class Shell:
         return [rng.randbytes(rng.randrange(40))]
 
 
-def event(kind: int, path: str) -> bytes:
+def encode_event(kind: int, path: str) -> bytes:
     """Encode a notification with its frame."""
     return frame(r.ReplyHeader(-1, 7, 0).encode() + r.WatcherEvent(kind, 3, path).encode())
 
 
-def play(seed: int, number: int, pool: list[bytes], count: int = FRAMES_PER_EPOCH) -> tuple[int, int, str | None]:
+def run_epoch(seed: int, number: int, pool: list[bytes], count: int = FRAMES_PER_EPOCH) -> tuple[int, int, str | None]:
     """Run one epoch.
 
     Returns:
         The number of frames, the number of ConnectionBroken errors, and the traceback of an unexpected error or None.
     """
-    shell = Shell(Random(f"{seed}:client:{number}"), pool, number)
+    shell = BrokenServer(Random(f"{seed}:client:{number}"), pool, number)
     try:
         for _ in range(count):
             shell.turn()
@@ -296,13 +300,13 @@ def play(seed: int, number: int, pool: list[bytes], count: int = FRAMES_PER_EPOC
 
 
 def fuzz(seed: int, count: int) -> int:
-    """Run, show progress, and return the number of findings."""
+    """Run epochs until *count* frames, and show progress. Return the number of findings."""
     began = shown = time.monotonic()
-    pool = frames.pool(Random(seed), 5_000)
+    pool = frames.make_pool(Random(seed), 5_000)
     done = broken = found = epoch = 0
     kinds: set[str] = set()
     while done < count:
-        more, lost, what = play(seed, epoch, pool)
+        more, lost, what = run_epoch(seed, epoch, pool)
         done += more
         broken += lost
         if what is not None:
@@ -336,7 +340,7 @@ def main() -> int:
     logging.disable(logging.WARNING)
     if arguments.replay:
         seed, epoch = map(int, arguments.replay.split(":"))
-        what = play(seed, epoch, frames.pool(Random(seed), 5_000))[2]
+        what = run_epoch(seed, epoch, frames.make_pool(Random(seed), 5_000))[2]
         print(what or "nothing was found")
         return what is not None
     seed = SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed

@@ -13,7 +13,7 @@ from support.engine import make_engine
 
 from zoolet.protocol.paths import QUOTA
 from zoolet.server.admin.four_letter_commands import four_letter_commands
-from zoolet.server.core.acls import LARGE, _hash
+from zoolet.server.core.acls import LARGE_LIST_ENTRIES, _hash
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
@@ -23,9 +23,9 @@ from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import EngineSettings
 from zoolet.server.core.watches import RECURSIVE, weight
 
-START: Final = 1_700_000_000_000
+START_MS: Final = 1_700_000_000_000
 """The start time of every engine, in milliseconds since the epoch."""
-ANSWERS: Final = four_letter_commands("*")
+COMMAND_ANSWERS: Final = four_letter_commands("*")
 HOSTS: Final = ("127.0.0.1", "127.0.0.1", "10.0.0.7", "::1", "fe80::1%eth0")
 
 VARIANTS: Final[tuple[dict[str, Any], ...]] = (
@@ -49,18 +49,18 @@ VARIANTS: Final[tuple[dict[str, Any], ...]] = (
 
 
 def engine_for(variant: int) -> Engine:
-    """Make a server."""
+    """Return a new server with the settings of a variant."""
     settings = EngineSettings(**{"super_digest": frames.SUPER_DIGEST, **VARIANTS[variant % len(VARIANTS)]})
-    return make_engine(settings, now=START, monotonic_ms=0, rng=Random(variant))
+    return make_engine(settings, now=START_MS, monotonic_ms=0, rng=Random(variant))
 
 
 def connection_to(engine: Engine, host: str) -> ServerConnection:
-    """Connect to a server."""
-    return ServerConnection(engine, ClientConnection(host, 40_000), ANSWERS)
+    """Return a new connection to a server."""
+    return ServerConnection(engine, ClientConnection(host, 40_000), COMMAND_ANSWERS)
 
 
 def receive(connection: ServerConnection, data: bytes) -> bool:
-    """Send bytes to a server; return whether it has more to answer. With a small output limit its time is limited as
+    """Send bytes to a server. Return whether requests remain. With a small output limit, the turn also has a
     well.
     """
     clock = count()
@@ -72,18 +72,18 @@ def receive(connection: ServerConnection, data: bytes) -> bool:
 
 
 def fail_unless(claim: bool, *what: object) -> None:
-    """Raise AssertionError unless a claim is true. Unlike ``assert``, this also works under ``python -O``."""
+    """Raise AssertionError unless a claim is true, even under ``python -O``."""
     if not claim:
         raise AssertionError(*what)
 
 
-def same(what: str, kept: object, found: object) -> None:
+def check_equal(what: str, kept: object, found: object) -> None:
     """Compare a value that the server maintains with the value from a full scan."""
     if kept != found:
         raise AssertionError(f"{what}: the server keeps {kept!r:.2000}, and there is {found!r:.2000}")
 
 
-def check(engine: Engine) -> None:
+def check_invariants(engine: Engine) -> None:
     """Compare every index and counter of a server with the data that it describes.
 
     Raises:
@@ -98,7 +98,7 @@ def check(engine: Engine) -> None:
 
 def _check_tree(engine: Engine, nodes: dict[str, Node]) -> None:
     tree = engine.tree
-    same("size", tree.size, len(nodes))
+    check_equal("size", tree.size, len(nodes))
     size, ephemerals, expiring, children = len(nodes["/"].data or b"") - 1, {}, {}, 0
     for path, node in nodes.items():
         size += len(path) + (len(node.data or b"") if path != "/" else 0)
@@ -109,18 +109,18 @@ def _check_tree(engine: Engine, nodes: dict[str, Node]) -> None:
             expiring[path] = node
         _check_memos(path, node)
         children += len(node.children or ())
-    same("nodes that are somebody's children", children, len(nodes) - 1)
+    check_equal("nodes that are somebody's children", children, len(nodes) - 1)
     _check_counts_below(engine, nodes)
-    same("data_size", tree.data_size, size)
-    same("ephemerals", {owner: set(paths) for owner, paths in tree.ephemerals.items() if paths}, ephemerals)
+    check_equal("data_size", tree.data_size, size)
+    check_equal("ephemerals", {owner: set(paths) for owner, paths in tree.ephemerals.items() if paths}, ephemerals)
     fail_unless(ephemerals.keys() <= engine.sessions.alive.keys(), "an ephemeral node of a session that is over")
     fail_unless(tree.expiring == expiring, "expiring", list(tree.expiring), list(expiring))
     for path, node in tree.path_cache.items():
         fail_unless(nodes.get(path or "/") is node, "known leads to a node that is not there", path)
     fail_unless(tree._undo is None and not tree._begun, "a transaction is still open")
     limited = {path[len(QUOTA) : -len(LIMITS)] for path in nodes if path.startswith(QUOTA) and path.endswith(LIMITS)}
-    same("nodes with a quota", set(engine.quota._limited), limited - {""})
-    same("whether there are quotas", engine.quota.active, bool(limited - {""}))
+    check_equal("nodes with a quota", set(engine.quota._limited), limited - {""})
+    check_equal("whether there are quotas", engine.quota.active, bool(limited - {""}))
     fail_unless(
         not engine.quota.in_transaction and engine.quota.changes is None, "a transaction is still open in the quotas"
     )
@@ -131,32 +131,34 @@ def _check_counts_below(engine: Engine, nodes: dict[str, Node]) -> None:
         below = Counter(path[:at] or "/" for path in nodes if path != "/" for at in range(len(path)) if path[at] == "/")
         for path, node in nodes.items():
             if node.children is not None:
-                same(f"the count below {path}", node.children.below, below[path])
+                check_equal(f"the count below {path}", node.children.below, below[path])
 
 
 def _check_memos(path: str, node: Node) -> None:
     if node.encoding is not None:
         kept, node.encoding = node.encoding, None
-        same(f"the Stat of {path}", kept, node.stat())
+        check_equal(f"the Stat of {path}", kept, node.stat())
     children = node.children
     if children is not None:
         fail_unless(len(children) > 0, "no children, and a table of them", path)
-        if children.encoding is not None:  # it is completed from what was added and deleted since
+        if children.encoding is not None:  # the cached encoding lacks later creates and deletes
             fresh = Children()
             fresh.update(children)
-            same(f"the names below {path}", children.encoded(), fresh.encoded())
+            check_equal(f"the names below {path}", children.encoded(), fresh.encoded())
 
 
 def _check_acls(engine: Engine, nodes: dict[str, Node]) -> None:
     acls = engine.acls
     uses = Counter(node.acl for node in nodes.values())
-    same("uses of ACLs", {key: each.uses for key, each in acls._lists.items()}, {**uses, 0: 0})
-    same("hashes of ACLs", [_hash(each.acl) for each in acls._lists.values()], [e.hashed for e in acls._lists.values()])
+    check_equal("uses of ACLs", {key: each.uses for key, each in acls._lists.items()}, {**uses, 0: 0})
+    check_equal(
+        "hashes of ACLs", [_hash(each.acl) for each in acls._lists.values()], [e.hashed for e in acls._lists.values()]
+    )
     keys: dict[int, list[int]] = {}
     for key, each in acls._lists.items():
         keys.setdefault(each.hashed, []).append(key)
-    same("keys of ACLs", acls._keys, keys)
-    same("large ACLs", acls.large, sum(len(each.acl) > LARGE for each in acls._lists.values()))
+    check_equal("keys of ACLs", acls._keys, keys)
+    check_equal("large ACLs", acls.large, sum(len(each.acl) > LARGE_LIST_ENTRIES for each in acls._lists.values()))
     fail_unless(not acls.in_transaction and acls.changes is None, "a transaction is still open in the ACLs")
 
 
@@ -175,11 +177,11 @@ def _check_watches(engine: Engine) -> None:
                 if mode & RECURSIVE:
                     recursive[store].setdefault(path, set()).add(client)
                 stores[store].setdefault(path, set()).add(client)
-        same("the weight of a connection's watches", client.watch_weight, sum(map(weight, chain(*client.modes))))
-    same("active watches", watches.active, active)
-    same("the weight of all watches", watches._weight, weights)
+        check_equal("the weight of a connection's watches", client.watch_weight, sum(map(weight, chain(*client.modes))))
+    check_equal("active watches", watches.active, active)
+    check_equal("the weight of all watches", watches._weight, weights)
     for index, found in zip(watches._recursive, recursive, strict=True):
-        same("recursive watches", {path: set(index.get(path) or ()) for path in index}, found)
+        check_equal("recursive watches", {path: set(index.get(path) or ()) for path in index}, found)
     for kept, found in zip(watches._stores, stores, strict=True):
         fail_unless({path: set(waiting) for path, waiting in kept.items()} == found, "a store of watches", kept, found)
     fail_unless(watches._held is None, "a transaction is still open in the watches")

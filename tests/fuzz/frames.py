@@ -1,4 +1,4 @@
-"""The input of the fuzzers: requests that a server can answer, and the same requests broken in all the usual ways.
+"""The input of the fuzzers: valid requests, and the same requests broken in all the usual ways.
 
 A pool of valid frames is made once; drawing from it and breaking a frame take about a microsecond each. Names, ids and
 versions come from small sets, so most requests find a node, a watch or a session to work on.
@@ -116,7 +116,7 @@ ACLS: Final[tuple[AclList | None, ...]] = (
 )
 
 
-def header(xid: int, op: int, body: bytes) -> bytes:
+def request_frame(xid: int, op: int, body: bytes) -> bytes:
     """Encode one request with its frame."""
     return struct.pack(">iii", 8 + len(body), xid, op) + body
 
@@ -124,7 +124,7 @@ def header(xid: int, op: int, body: bytes) -> bytes:
 # --- bodies ---
 
 
-def path(rng: Random) -> str | None:
+def choose_path(rng: Random) -> str | None:
     """Choose a path, mostly one that can exist."""
     n = rng.random()
     if n < 0.82:
@@ -136,38 +136,38 @@ def path(rng: Random) -> str | None:
     return rng.choice(ODD_PATHS) if n < 0.995 else None
 
 
-def paths(rng: Random) -> list[str] | None:
+def choose_paths(rng: Random) -> list[str] | None:
     """Choose the paths of a setWatches."""
-    return None if rng.random() < 0.03 else [path(rng) or "" for _ in range(rng.randrange(5))]
+    return None if rng.random() < 0.03 else [choose_path(rng) or "" for _ in range(rng.randrange(5))]
 
 
-def data(rng: Random, where: str | None) -> bytes | None:
+def choose_data(rng: Random, where: str | None) -> bytes | None:
     """Choose data that suits a path."""
     return rng.choice(QUOTA_DATA if where is not None and "zookeeper_" in where else DATA)
 
 
 def create(rng: Random) -> Record:
-    where = path(rng)
+    where = choose_path(rng)
     flags = rng.choices((0, 1, 2, 3, 4, 5, 6, 7, -1), (40, 16, 5, 5, 2, 1, 1, 1, 1))[0]
-    return r.CreateRequest(where, data(rng, where), rng.choice(ACLS), flags)
+    return r.CreateRequest(where, choose_data(rng, where), rng.choice(ACLS), flags)
 
 
 def create_container(rng: Random) -> Record:
-    return r.CreateRequest(path(rng), rng.choice(DATA), rng.choice(ACLS), rng.choice((4, 4, 4, 0, 2, 5)))
+    return r.CreateRequest(choose_path(rng), rng.choice(DATA), rng.choice(ACLS), rng.choice((4, 4, 4, 0, 2, 5)))
 
 
 def create_ttl(rng: Random) -> Record:
     ttl = rng.choice((1, 100, 5000, 60_000, *LONGS))
-    return r.CreateTTLRequest(path(rng), rng.choice(DATA), rng.choice(ACLS), rng.choice((5, 5, 6, 0)), ttl)
+    return r.CreateTTLRequest(choose_path(rng), rng.choice(DATA), rng.choice(ACLS), rng.choice((5, 5, 6, 0)), ttl)
 
 
 def set_data(rng: Random) -> Record:
-    where = path(rng)
-    return r.SetDataRequest(where, data(rng, where), rng.choice(VERSIONS))
+    where = choose_path(rng)
+    return r.SetDataRequest(where, choose_data(rng, where), rng.choice(VERSIONS))
 
 
 def set_acl(rng: Random) -> Record:
-    return r.SetACLRequest(rng.choice((path(rng), *PATHS[:4])), rng.choice(ACLS), rng.choice(VERSIONS))
+    return r.SetACLRequest(rng.choice((choose_path(rng), *PATHS[:4])), rng.choice(ACLS), rng.choice(VERSIONS))
 
 
 def reconfig(rng: Random) -> Record:
@@ -176,7 +176,7 @@ def reconfig(rng: Random) -> Record:
 
 
 def set_watches2(rng: Random) -> Record:
-    return r.SetWatches2(rng.choice((0, 3, 50, *LONGS)), *(paths(rng) for _ in range(5)))
+    return r.SetWatches2(rng.choice((0, 3, 50, *LONGS)), *(choose_paths(rng) for _ in range(5)))
 
 
 def auth(rng: Random) -> Record:
@@ -185,14 +185,21 @@ def auth(rng: Random) -> Record:
     return r.AuthPacket(0, scheme, rng.choice(CREDENTIALS) if n < 0.99 else None)
 
 
-def watched(kind: type[Any]) -> Callable[[Random], Record]:
+def watch_maker(kind: type[Any]) -> Callable[[Random], Record]:
     """Return a function that makes reads, some of which set a watch."""
-    return lambda rng: kind(path(rng) or "", rng.random() < 0.4)
+    return lambda rng: kind(choose_path(rng) or "", rng.random() < 0.4)
 
 
 def multi(rng: Random, most: int = 6) -> bytes:
-    """Write the body of a transaction, sometimes with wrong types and ends."""
-    makers = (create, create, lambda rng: r.DeleteRequest(path(rng), rng.choice(VERSIONS)), set_data, create_ttl, check)
+    """Return the body of a transaction, sometimes with wrong types and ends."""
+    makers = (
+        create,
+        create,
+        lambda rng: r.DeleteRequest(choose_path(rng), rng.choice(VERSIONS)),
+        set_data,
+        create_ttl,
+        check,
+    )
     kinds = (OpCode.CREATE, OpCode.CREATE2, OpCode.DELETE, OpCode.SET_DATA, OpCode.CREATE_TTL, OpCode.CHECK)
     chosen = [rng.randrange(len(makers)) for _ in range(rng.randrange(most) + 1)]
     operations = [(kinds[one], makers[one](rng)) for one in chosen]
@@ -203,14 +210,14 @@ def multi(rng: Random, most: int = 6) -> bytes:
 
 
 def multi_read(rng: Random) -> bytes:
-    """Write the body of a multiRead."""
+    """Return the body of a multiRead."""
     kinds = {OpCode.GET_DATA: r.GetDataRequest, OpCode.GET_CHILDREN: r.GetChildrenRequest}
     chosen = [rng.choice(list(kinds)) for _ in range(rng.randrange(5))]
-    return wire.encode_operations([(op, kinds[op](path(rng) or "", False)) for op in chosen])
+    return wire.encode_operations([(op, kinds[op](choose_path(rng) or "", False)) for op in chosen])
 
 
 def check(rng: Random) -> Record:
-    return r.CheckVersionRequest(path(rng), rng.choice(VERSIONS))
+    return r.CheckVersionRequest(choose_path(rng), rng.choice(VERSIONS))
 
 
 Maker = Callable[[Random], Record | bytes]
@@ -219,31 +226,40 @@ MAKERS: Final[dict[int, tuple[float, Maker]]] = {
     OpCode.CREATE2: (5, create),
     OpCode.CREATE_CONTAINER: (2, create_container),
     OpCode.CREATE_TTL: (2, create_ttl),
-    OpCode.DELETE: (8, lambda rng: r.DeleteRequest(path(rng), rng.choice(VERSIONS))),
-    OpCode.EXISTS: (6, watched(r.ExistsRequest)),
-    OpCode.GET_DATA: (7, watched(r.GetDataRequest)),
+    OpCode.DELETE: (8, lambda rng: r.DeleteRequest(choose_path(rng), rng.choice(VERSIONS))),
+    OpCode.EXISTS: (6, watch_maker(r.ExistsRequest)),
+    OpCode.GET_DATA: (7, watch_maker(r.GetDataRequest)),
     OpCode.SET_DATA: (9, set_data),
-    OpCode.GET_ACL: (2, lambda rng: r.GetACLRequest(path(rng) or "")),
+    OpCode.GET_ACL: (2, lambda rng: r.GetACLRequest(choose_path(rng) or "")),
     OpCode.SET_ACL: (2, set_acl),
-    OpCode.GET_CHILDREN: (3, watched(r.GetChildrenRequest)),
-    OpCode.GET_CHILDREN2: (3, watched(r.GetChildrenRequest)),
-    OpCode.SYNC: (1, lambda rng: r.SyncRequest(path(rng))),
+    OpCode.GET_CHILDREN: (3, watch_maker(r.GetChildrenRequest)),
+    OpCode.GET_CHILDREN2: (3, watch_maker(r.GetChildrenRequest)),
+    OpCode.SYNC: (1, lambda rng: r.SyncRequest(choose_path(rng))),
     OpCode.PING: (3, lambda rng: b""),
     OpCode.MULTI: (5, multi),
     OpCode.MULTI_READ: (3, multi_read),
     OpCode.RECONFIG: (1, reconfig),
-    OpCode.CHECK_WATCHES: (2, lambda rng: r.CheckWatchesRequest(path(rng) or "", rng.choice((1, 2, 3, 4, 5, 0, 6)))),
-    OpCode.REMOVE_WATCHES: (2, lambda rng: r.RemoveWatchesRequest(path(rng) or "", rng.choice((1, 2, 3, 4, 5, 0)))),
-    OpCode.SET_WATCHES: (1, lambda rng: r.SetWatches(rng.choice((0, 9, *LONGS)), *(paths(rng) for _ in range(3)))),
+    OpCode.CHECK_WATCHES: (
+        2,
+        lambda rng: r.CheckWatchesRequest(choose_path(rng) or "", rng.choice((1, 2, 3, 4, 5, 0, 6))),
+    ),
+    OpCode.REMOVE_WATCHES: (
+        2,
+        lambda rng: r.RemoveWatchesRequest(choose_path(rng) or "", rng.choice((1, 2, 3, 4, 5, 0))),
+    ),
+    OpCode.SET_WATCHES: (
+        1,
+        lambda rng: r.SetWatches(rng.choice((0, 9, *LONGS)), *(choose_paths(rng) for _ in range(3))),
+    ),
     OpCode.SET_WATCHES2: (2, set_watches2),
     OpCode.AUTH: (2, auth),
     OpCode.SASL: (0.5, lambda rng: put_bytes(rng.choice((b"", b"x", b'username="alice",nonce="', b'a=b,c="d\\"e"')))),
-    OpCode.GET_EPHEMERALS: (1, lambda rng: r.GetEphemeralsRequest(rng.choice((None, "", "/", " ", path(rng))))),
-    OpCode.GET_ALL_CHILDREN_NUMBER: (1, lambda rng: r.GetAllChildrenNumberRequest(path(rng) or "")),
-    OpCode.ADD_WATCH: (2, lambda rng: r.AddWatchRequest(path(rng), rng.choice((0, 0, 1, 1, 1, 2, -1)))),
+    OpCode.GET_EPHEMERALS: (1, lambda rng: r.GetEphemeralsRequest(rng.choice((None, "", "/", " ", choose_path(rng))))),
+    OpCode.GET_ALL_CHILDREN_NUMBER: (1, lambda rng: r.GetAllChildrenNumberRequest(choose_path(rng) or "")),
+    OpCode.ADD_WATCH: (2, lambda rng: r.AddWatchRequest(choose_path(rng), rng.choice((0, 0, 1, 1, 1, 2, -1)))),
     OpCode.WHO_AM_I: (1, lambda rng: b""),
     OpCode.CLOSE_SESSION: (0.15, lambda rng: b""),
-    OpCode.DELETE_CONTAINER: (0.1, lambda rng: put_str(path(rng))),
+    OpCode.DELETE_CONTAINER: (0.1, lambda rng: put_str(choose_path(rng))),
     OpCode.CHECK: (0.05, check),
     99: (0.05, lambda rng: rng.randbytes(8)),
 }
@@ -251,23 +267,23 @@ MAKERS: Final[dict[int, tuple[float, Maker]]] = {
 assert MAKERS.keys() >= OPERATIONS.keys() - {OpCode.CREATE_SESSION}  # the handshake has a row, but is not a request
 
 
-def pool(rng: Random, count: int) -> list[bytes]:
-    """Make valid requests that cover every operation, with xids above 0 like a client's."""
+def make_pool(rng: Random, count: int) -> list[bytes]:
+    """Return valid requests that cover every operation, with positive xids as a client has."""
     ops = list(MAKERS)
     weights = list(accumulate(weight for weight, _ in MAKERS.values()))
     made = []
     for op in [*ops, *rng.choices(ops, cum_weights=weights, k=max(0, count - len(ops)))]:
         body = MAKERS[op][1](rng)
         xid = -4 if op == OpCode.AUTH else rng.randrange(1, MAX_INT)
-        made.append(header(xid, op, body if isinstance(body, bytes) else body.encode()))
+        made.append(request_frame(xid, op, body if isinstance(body, bytes) else body.encode()))
     return made
 
 
-# --- breaking them ---
+# --- broken frames ---
 
 
 Break = Callable[[Random, bytes, Sequence[bytes]], bytes]
-"""Maps a frame, and others to take parts from, to the replacement."""
+"""A function that returns the replacement of a frame, and may take parts of other frames."""
 
 
 def _bit(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
@@ -289,12 +305,12 @@ def _length_or_count(rng: Random, whole: bytes, others: Sequence[bytes]) -> byte
     return whole[:at] + _word(rng) + whole[at + 4 :] if at + 4 <= len(whole) else whole
 
 
-def _truncated(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
+def _truncate(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
     stop = 12 + int(rng.random() * (len(whole) - 11))
     return pack_int(stop - 4) + whole[4:stop]
 
 
-def _longer(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
+def _extend(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
     rest = rng.randbytes(1 + int(rng.random() * 7))
     return pack_int(len(whole) - 4 + len(rest)) + whole[4:] + rest
 
@@ -303,7 +319,7 @@ def _other_operation(rng: Random, whole: bytes, others: Sequence[bytes]) -> byte
     return whole[:8] + others[int(rng.random() * len(others))][8:12] + whole[12:]
 
 
-def _spliced(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
+def _splice(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
     other = others[int(rng.random() * len(others))]
     body = whole[12 : 12 + int(rng.random() * (len(whole) - 11))] + other[12 + int(rng.random() * (len(other) - 11)) :]
     return pack_int(8 + len(body)) + whole[4:12] + body
@@ -313,13 +329,13 @@ def _other_xid(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
     return whole[:4] + _word(rng) + whole[8:]
 
 
-def _nulls(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
+def _replace_by_nulls(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
     words = (len(whole) - 12) // 4
     return whole[:12] + NULL * words + whole[12 + words * 4 :]
 
 
 def _bad_head(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
-    """Break the length or the op code, which closes the connection; or send no frame at all."""
+    """Break the length or the op code, which closes the connection, or send no frame at all."""
     how = rng.random()
     if how < 0.5:
         return _word(rng) + whole[4:]
@@ -330,27 +346,27 @@ _BREAKS: Final[dict[Break, int]] = {
     _bit: 25,
     _byte: 8,
     _length_or_count: 25,
-    _truncated: 17,
-    _longer: 5,
+    _truncate: 17,
+    _extend: 5,
     _other_operation: 8,
-    _spliced: 6,
+    _splice: 6,
     lambda rng, whole, others: whole + whole: 2,
     _other_xid: 2,
-    _nulls: 1,
+    _replace_by_nulls: 1,
     _bad_head: 1,
 }
-_DRAWN: Final = tuple(how for how, times in _BREAKS.items() for _ in range(times))
+_WEIGHTED_BREAKS: Final = tuple(how for how, times in _BREAKS.items() for _ in range(times))
 
 
-def broken(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
+def break_frame(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
     """Break one frame in one way. In most cases the result is still a frame, so its body is parsed."""
     if len(whole) < 13:  # the frame has no body, or has been broken before
         return whole
-    return _DRAWN[int(rng.random() * len(_DRAWN))](rng, whole, others)
+    return _WEIGHTED_BREAKS[int(rng.random() * len(_WEIGHTED_BREAKS))](rng, whole, others)
 
 
-def hello(rng: Random, session_id: int) -> bytes:
-    """Write the first bytes of a connection: mostly a good connect request.
+def make_hello(rng: Random, session_id: int) -> bytes:
+    """Return the first bytes of a connection, in most cases a valid connect request.
 
     Args:
         rng: Source of all choices.
@@ -388,8 +404,8 @@ HELLO: Final = frame(ConnectRequest(0, 10_000, 0, NO_PASSWORD, False).encode())
 # --- long requests ---
 
 
-def _repeated(item: Callable[[int], bytes], size: int) -> bytes:
-    """Write a vector of about *size* bytes."""
+def _vector(item: Callable[[int], bytes], size: int) -> bytes:
+    """Return the encoding of a vector of about *size* bytes."""
     count = max(1, size // len(item(size)))
     return pack_int(count) + b"".join(map(item, range(count)))
 
@@ -398,48 +414,50 @@ def _entry(perms: int, scheme: str, name: str) -> bytes:
     return pack_int(perms) + put_str(scheme) + put_str(name)
 
 
-HEAVY: Final[dict[str, Callable[[int], bytes]]] = {
-    "an ACL list, all permissions different": lambda size: header(
-        1, OpCode.CREATE, put_str("/h") + NULL + _repeated(lambda i: _entry(i, "world", "anyone"), size) + bytes(4)
+HEAVY_REQUESTS: Final[dict[str, Callable[[int], bytes]]] = {
+    "an ACL list, all permissions different": lambda size: request_frame(
+        1, OpCode.CREATE, put_str("/h") + NULL + _vector(lambda i: _entry(i, "world", "anyone"), size) + bytes(4)
     ),
-    "an ACL list, all ids different": lambda size: header(
+    "an ACL list, all ids different": lambda size: request_frame(
         1,
         OpCode.CREATE,
-        put_str("/h") + NULL + _repeated(lambda i: _entry(31, "digest", f"{i:06d}:x"), size) + bytes(4),
+        put_str("/h") + NULL + _vector(lambda i: _entry(31, "digest", f"{i:06d}:x"), size) + bytes(4),
     ),
-    "an ACL list, all the same": lambda size: header(
-        1, OpCode.CREATE, put_str("/h") + NULL + _repeated(lambda i: _entry(31, "world", "anyone"), size) + bytes(4)
+    "an ACL list, all the same": lambda size: request_frame(
+        1, OpCode.CREATE, put_str("/h") + NULL + _vector(lambda i: _entry(31, "world", "anyone"), size) + bytes(4)
     ),
-    "a SASL token of spaces": lambda size: header(1, OpCode.SASL, put_bytes(b"a=" + b" " * size + b'"')),
-    "a SASL token of letters": lambda size: header(1, OpCode.SASL, put_bytes(b"a" * size)),
-    "a SASL token of directives": lambda size: header(1, OpCode.SASL, put_bytes(b"a=b," * (size // 4))),
-    "a SASL token of backslashes": lambda size: header(1, OpCode.SASL, put_bytes(b'a="' + b"\\" * size)),
-    "many joining servers": lambda size: header(
+    "a SASL token of spaces": lambda size: request_frame(1, OpCode.SASL, put_bytes(b"a=" + b" " * size + b'"')),
+    "a SASL token of letters": lambda size: request_frame(1, OpCode.SASL, put_bytes(b"a" * size)),
+    "a SASL token of directives": lambda size: request_frame(1, OpCode.SASL, put_bytes(b"a=b," * (size // 4))),
+    "a SASL token of backslashes": lambda size: request_frame(1, OpCode.SASL, put_bytes(b'a="' + b"\\" * size)),
+    "many joining servers": lambda size: request_frame(
         1,
         OpCode.RECONFIG,
         put_str(",".join(f"server.{i}=a:{i:05d}:1:observer;1" for i in range(size // 31))) + NULL + NULL + NULL * 2,
     ),
-    "a joining server of dots": lambda size: header(
+    "a joining server of dots": lambda size: request_frame(
         1, OpCode.RECONFIG, put_str("." * size + "=a:1:1;1") + NULL + NULL + NULL * 2
     ),
-    "a joining server of digits": lambda size: header(
+    "a joining server of digits": lambda size: request_frame(
         1, OpCode.RECONFIG, put_str("server.2=" + "1" * size + ":1:") + NULL + NULL + NULL * 2
     ),
-    "setWatches for nodes that are gone": lambda size: header(
-        1, OpCode.SET_WATCHES, bytes(8) + _repeated(lambda i: put_str("/x/y/z/gone"), size) + bytes(8)
+    "setWatches for nodes that are gone": lambda size: request_frame(
+        1, OpCode.SET_WATCHES, bytes(8) + _vector(lambda i: put_str("/x/y/z/gone"), size) + bytes(8)
     ),
-    "recursive watches": lambda size: header(
-        1, OpCode.SET_WATCHES2, bytes(24) + _repeated(lambda i: put_str(f"/{i:08d}"), size)
+    "recursive watches": lambda size: request_frame(
+        1, OpCode.SET_WATCHES2, bytes(24) + _vector(lambda i: put_str(f"/{i:08d}"), size)
     ),
-    "a path of slashes": lambda size: header(1, OpCode.EXISTS, put_str("/" * size) + b"\1"),
-    "a path of many parts": lambda size: header(1, OpCode.SET_DATA, put_str("/a" * (size // 2)) + NULL + NULL),
-    "a path of bad UTF-8": lambda size: header(1, OpCode.EXISTS, put_bytes(b"\xed\xa0\x80" * (size // 3)) + b"\0"),
-    "a transaction of checks": lambda size: header(
+    "a path of slashes": lambda size: request_frame(1, OpCode.EXISTS, put_str("/" * size) + b"\1"),
+    "a path of many parts": lambda size: request_frame(1, OpCode.SET_DATA, put_str("/a" * (size // 2)) + NULL + NULL),
+    "a path of bad UTF-8": lambda size: request_frame(
+        1, OpCode.EXISTS, put_bytes(b"\xed\xa0\x80" * (size // 3)) + b"\0"
+    ),
+    "a transaction of checks": lambda size: request_frame(
         1,
         OpCode.MULTI,
         wire.encode_operations([(OpCode.CHECK, r.CheckVersionRequest("/", -1))] * (size // 18)),
     ),
-    "a transaction of creates that fails at its end": lambda size: header(
+    "a transaction of creates that fails at its end": lambda size: request_frame(
         1,
         OpCode.MULTI,
         wire.encode_operations(
@@ -447,6 +465,8 @@ HEAVY: Final[dict[str, Callable[[int], bytes]]] = {
             + [(OpCode.CHECK, r.CheckVersionRequest("/none", -1))]
         ),
     ),
-    "credentials": lambda size: header(-4, OpCode.AUTH, bytes(4) + put_str("digest") + put_bytes(b"u:" + b"p" * size)),
+    "credentials": lambda size: request_frame(
+        -4, OpCode.AUTH, bytes(4) + put_str("digest") + put_bytes(b"u:" + b"p" * size)
+    ),
 }
 """Functions that make a request of about the given size; its cost must not grow faster than its size."""

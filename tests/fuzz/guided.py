@@ -47,7 +47,7 @@ with atheris.instrument_imports(include=["zoolet", "h11"]):
 
 Target = Callable[[bytes], object]
 TARGETS: Final[dict[str, Target]] = {}
-ROUNDS: Final = 200
+ROUNDS_PER_SERVER: Final = 200
 """Number of inputs before a server is checked as a whole and replaced."""
 
 
@@ -74,8 +74,8 @@ class _Server:
 
     def feed(self, data: bytes) -> None:
         """Connect, open a session, and send bytes."""
-        if self.rounds == ROUNDS:
-            engines.check(self.engine)
+        if self.rounds == ROUNDS_PER_SERVER:
+            engines.check_invariants(self.engine)
             self.rounds = 0
             self.engine = engines.engine_for(Random(data).randrange(100))
         self.rounds += 1
@@ -179,7 +179,7 @@ def _snapshot() -> bytes:
 
 
 SEEDS: Final[dict[str, Callable[[], list[bytes]]]] = {
-    "server": lambda: frames.pool(Random(1), 300),
+    "server": lambda: frames.make_pool(Random(1), 300),
     "http": lambda: [b"POST /commands/ruok?a=1&b=%20 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\n\r\n"],
     "snapshots": lambda: [_snapshot()],
     "logs": lambda: [txnlog.encode_header()],

@@ -37,18 +37,18 @@ FRAMES_PER_EPOCH: Final = 20_000
 """Number of frames in one epoch."""
 FRAMES_PER_CHECK: Final = 2_000
 """Number of frames between two checks of all indexes."""
-POOL: Final = 20_000
+POOL_FRAMES: Final = 20_000
 EPOCHS_PER_POOL: Final = 25
 """Number of epochs that share a pool of frames."""
 EPOCHS_PER_REPEAT: Final = 16
 """Interval of epochs that are repeated with all bytes sent in pieces: the server must answer the same bytes."""
-PIECES: Final = (64, 13, 5, 200, 29, 1)
+PIECE_SIZES: Final = (64, 13, 5, 200, 29, 1)
 """Sizes of the pieces, in turn."""
 SLOW_S: Final = 1.0
 """Limit for each action, in seconds of CPU; most take less than a millisecond."""
-GROWTH: Final = 30 << 20
+MAX_GROWTH_BYTES: Final = 30 << 20
 """Limit, in bytes, for the growth of the process between the first tenth and the end of the run."""
-MINIMISING_S: Final = 60.0
+MAX_MINIMISE_S: Final = 60.0
 FOLDER: Final = Path("build/fuzz")
 FORECAST_FRAMES_PER_SECOND: Final = 40_000
 """Frames per second, used only for the forecast."""
@@ -71,7 +71,7 @@ class Finding(NamedTuple):
 # --- actions ---
 
 
-def script(rng: Random, pool: list[bytes], session: Callable[[], int] | None = None) -> Iterator[Action]:
+def action_stream(rng: Random, pool: list[bytes], session: Callable[[], int] | None = None) -> Iterator[Action]:
     """Yield an endless sequence of actions.
 
     Args:
@@ -79,7 +79,7 @@ def script(rng: Random, pool: list[bytes], session: Callable[[], int] | None = N
         pool: Valid frames.
         session: Function that returns the id of a session that may be alive; by default a guess for a fresh server.
     """
-    first = first_session_id(1, engines.START)
+    first = first_session_id(1, engines.START_MS)
     sessions = 0
     draw, choices, size = rng.random, rng.choices, len(pool)
     while True:
@@ -89,11 +89,11 @@ def script(rng: Random, pool: list[bytes], session: Callable[[], int] | None = N
             chunk = choices(pool, k=1 + int(draw() * 40))
             for _ in range(int(draw() * 0.5 * len(chunk))):
                 at = int(draw() * len(chunk))
-                chunk[at] = frames.broken(rng, chunk[at], pool)
+                chunk[at] = frames.break_frame(rng, chunk[at], pool)
             data = b"".join(chunk)
             if n < 0.68:
                 yield "data", slot, data
-            else:  # in pieces, sometimes with other frames between them
+            else:  # send it in pieces, sometimes with other frames between them
                 cuts = sorted(int(draw() * len(data)) for _ in range(1 + int(draw() * 4)))
                 for at, stop in pairwise([0, *cuts, len(data)]):
                     yield "data", slot, data[at:stop]
@@ -102,7 +102,7 @@ def script(rng: Random, pool: list[bytes], session: Callable[[], int] | None = N
         elif n < 0.86:
             sessions += 1
             known = session() if session is not None else first + max(0, sessions - int(draw() * 12))
-            yield "hello", slot, frames.hello(rng, known)
+            yield "hello", slot, frames.make_hello(rng, known)
         elif n < 0.89:
             yield "drop", slot
         elif n < 0.91:
@@ -112,14 +112,14 @@ def script(rng: Random, pool: list[bytes], session: Callable[[], int] | None = N
         elif n < 0.914:
             yield "mode", int(draw() < 0.3)
         elif n < 0.9145:
-            long = frames.HEAVY[rng.choice(list(frames.HEAVY))](int(draw() * 3000))
+            long = frames.HEAVY_REQUESTS[rng.choice(list(frames.HEAVY_REQUESTS))](int(draw() * 3000))
             yield "data", slot, long
         else:
             jump = rng.choice((0, 1, 10, 50, 300, 1000, 1999, 2000, 2001)) if draw() < 0.97 else rng.randrange(90_000)
             yield "time", rng.choice((0, 0, 0, 0, 0, 3_600_000, -3_600_000)), jump
 
 
-# --- running them ---
+# --- runs of actions ---
 
 
 class Run:
@@ -130,7 +130,7 @@ class Run:
         pool: Number of frames in the pool.
     """
 
-    def __init__(self, seed: int, pool: int = POOL) -> None:
+    def __init__(self, seed: int, pool: int = POOL_FRAMES) -> None:
         self.seed = seed
         self._size = pool
         self._pool: tuple[int, list[bytes]] = (-1, [])
@@ -142,26 +142,26 @@ class Run:
         """Return the frames that an epoch draws from."""
         which = number // EPOCHS_PER_POOL
         if self._pool[0] != which:
-            self._pool = which, frames.pool(Random(f"{self.seed}:pool:{which}"), self._size)
+            self._pool = which, frames.make_pool(Random(f"{self.seed}:pool:{which}"), self._size)
         return self._pool[1]
 
     def script(self, number: int) -> Iterator[Action]:
         """Return the actions of an epoch."""
-        return script(Random(f"{self.seed}:{number}"), self.pool(number))
+        return action_stream(Random(f"{self.seed}:{number}"), self.pool(number))
 
     def epoch(self, number: int, count: int = FRAMES_PER_EPOCH) -> Finding | None:
-        """Run one epoch of about *count* frames; stop at the first finding and return it."""
+        """Run one epoch of about *count* frames. Stop at the first finding, and return the finding."""
         world = World(number)
-        found = play(world, self.script(number), count)
+        found = run_actions(world, self.script(number), count)
         self.frames += world.frames
         self.codes.update(world.codes)
         self.slowest = max(self.slowest, (world.slowest[0], number, world.slowest[1]))
-        if found is None and pieces_of(number):
+        if found is None and piece_size(number):
             return self._repeat(number, world)
         return found
 
     def _repeat(self, number: int, first: World) -> Finding | None:
-        again, found = compared(number, list(islice(self.script(number), first.actions)), pieces_of(number))
+        again, found = run_in_pieces(number, list(islice(self.script(number), first.actions)), piece_size(number))
         self.frames += again.frames
         return found
 
@@ -170,7 +170,7 @@ class Run:
         return list(islice(self.script(number), last + 1))
 
 
-def play(world: World, actions: Iterator[Action], count: int, every: int = FRAMES_PER_CHECK) -> Finding | None:
+def run_actions(world: World, actions: Iterator[Action], count: int, every: int = FRAMES_PER_CHECK) -> Finding | None:
     """Run actions until the server has received *count* frames, or until a finding.
 
     Args:
@@ -201,37 +201,37 @@ def play(world: World, actions: Iterator[Action], count: int, every: int = FRAME
 # --- findings ---
 
 
-def pieces_of(number: int) -> int:
-    """Return the size of the pieces for the second run of an epoch; 0 if it has no second run."""
+def piece_size(number: int) -> int:
+    """Return the size of the pieces for the second run of an epoch, or 0 if the epoch has no second run."""
     stalls = (
         "max_output_per_turn" in engines.VARIANTS[number % len(engines.VARIANTS)]
-    )  # other connections get their turn in between
-    return 0 if number % EPOCHS_PER_REPEAT or stalls else PIECES[number // EPOCHS_PER_REPEAT % len(PIECES)]
+    )  # between two pieces, other connections get turns
+    return 0 if number % EPOCHS_PER_REPEAT or stalls else PIECE_SIZES[number // EPOCHS_PER_REPEAT % len(PIECE_SIZES)]
 
 
-def compared(variant: int, actions: list[Action], pieces: int) -> tuple[World, Finding | None]:
+def run_in_pieces(variant: int, actions: list[Action], pieces: int) -> tuple[World, Finding | None]:
     """Run actions with all bytes sent in pieces, and again unchanged, and compare the server's output."""
     one, other = World(variant, pieces), World(variant)
-    found = play(one, iter(actions), sys.maxsize)
-    if found is None and play(other, iter(actions), sys.maxsize) is None and one.digest != other.digest:
+    found = run_actions(one, iter(actions), sys.maxsize)
+    if found is None and run_actions(other, iter(actions), sys.maxsize) is None and one.digest != other.digest:
         found = Finding("the server answered other bytes when it got the same in pieces", "pieces", len(actions) - 1)
     return one, found
 
 
-def replayed(variant: int, actions: list[Action]) -> Finding | None:
+def replay_actions(variant: int, actions: list[Action]) -> Finding | None:
     """Run these actions, with a full check after each of them if they are few."""
-    found = play(World(variant), iter(actions), sys.maxsize, every=0 if len(actions) < 200 else FRAMES_PER_CHECK)
-    if found is None and pieces_of(variant):
-        return compared(variant, actions, pieces_of(variant))[1]
+    found = run_actions(World(variant), iter(actions), sys.maxsize, every=0 if len(actions) < 200 else FRAMES_PER_CHECK)
+    if found is None and piece_size(variant):
+        return run_in_pieces(variant, actions, piece_size(variant))[1]
     return found
 
 
-def minimised(variant: int, actions: list[Action], where: str, seconds: float = MINIMISING_S) -> list[Action]:
+def minimise(variant: int, actions: list[Action], where: str, seconds: float = MAX_MINIMISE_S) -> list[Action]:
     """Remove actions, and frames within them, as long as the same finding occurs."""
     stop = time.monotonic() + seconds
 
     def found(some: list[Action]) -> bool:
-        again = replayed(variant, some)
+        again = replay_actions(variant, some)
         return again is not None and again.where == where
 
     def fewer(some: list[Action]) -> list[Action]:
@@ -271,14 +271,14 @@ def split_action(action: Action) -> Iterator[Action]:
         yield "data", action[1], data
 
 
-def written(variant: int, actions: list[Action]) -> str:
+def encode_actions(variant: int, actions: list[Action]) -> str:
     """Encode actions in the format of ``--replay``."""
     lines = [" ".join(part.hex() or "-" if isinstance(part, bytes) else str(part) for part in one) for one in actions]
     return "\n".join([f"variant {variant}", *lines, ""])
 
 
-def read(text: str) -> tuple[int, list[Action]]:
-    """Decode the output of :func:`written`."""
+def decode_actions(text: str) -> tuple[int, list[Action]]:
+    """Decode the output of :func:`encode_actions`."""
     head, *lines = text.splitlines()
     actions: list[Action] = []
     for kind, *rest in map(str.split, lines):
@@ -289,12 +289,12 @@ def read(text: str) -> tuple[int, list[Action]]:
     return int(head.split()[1]), actions
 
 
-def report(run: Run, number: int, finding: Finding) -> None:
+def print_finding(run: Run, number: int, finding: Finding) -> None:
     """Print a finding and how to reproduce it."""
     print(f"\nFOUND in epoch {number} of seed {run.seed}, at action {finding.action}:\n{finding.what}", flush=True)
     print(f"settings: {engines.VARIANTS[number % len(engines.VARIANTS)]}")
-    actions = minimised(number, run.actions(number, finding.action), finding.where)
-    text = written(number, actions)
+    actions = minimise(number, run.actions(number, finding.action), finding.where)
+    text = encode_actions(number, actions)
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{run.seed}-{number}.txt"
     path.write_text(text)
@@ -306,13 +306,13 @@ def report(run: Run, number: int, finding: Finding) -> None:
 
 
 def resident() -> int:
-    """Return the resident memory of the process in bytes; 0 if the system does not report it."""
+    """Return the resident memory of the process in bytes, or 0 if the system does not report it."""
     status = Path("/proc/self/statm")
     return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
 
 
 def fuzz(seed: int, count: int, minutes: float) -> int:
-    """Run, show progress, and return the number of findings."""
+    """Run epochs until *count* frames or *minutes*, and show progress. Return the number of findings."""
     began = last = time.monotonic()
     stop = began + minutes * 60
     run, epoch, found, kinds = Run(seed), 0, 0, set()
@@ -323,7 +323,7 @@ def fuzz(seed: int, count: int, minutes: float) -> int:
             found += 1
             if finding.where not in kinds:
                 kinds.add(finding.where)
-                report(run, epoch, finding)
+                print_finding(run, epoch, finding)
         epoch += 1
         now = time.monotonic()
         if not early and (run.frames >= count / 10 or now >= began + minutes * 6):
@@ -346,7 +346,7 @@ def fuzz(seed: int, count: int, minutes: float) -> int:
     print("answered with " + ", ".join(shares))
     print(f"slowest action: {run.slowest[0] * 1000:.0f} ms of CPU, in epoch {run.slowest[1]}, a {run.slowest[2][0]}")
     print(f"memory: {early >> 20} MB at a tenth, {late >> 20} MB at the end")
-    if late - early > GROWTH:
+    if late - early > MAX_GROWTH_BYTES:
         print("FOUND: memory grows")
         found += 1
     return found
@@ -367,9 +367,9 @@ def main() -> int:
             run = Run(seed)
             finding = run.epoch(epoch)
             if finding is not None:
-                report(run, epoch, finding)
+                print_finding(run, epoch, finding)
         else:
-            finding = replayed(*read(Path(arguments.replay).read_text()))
+            finding = replay_actions(*decode_actions(Path(arguments.replay).read_text()))
             print(finding.what if finding else "nothing was found")
         return finding is not None
     seed = SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed

@@ -1,9 +1,9 @@
 """Minutes of broken bytes over real sockets against a real daemon, while a well-behaved client keeps working.
 
-Several attackers run the actions of :func:`fuzz.inprocess.script` on sockets. At the same time a neighbour sets and
-gets its own node, and must receive every correct answer within a second. A janitor with all permissions periodically
-deletes the attackers' nodes, which makes the daemon's memory comparable. At the end the daemon must be alive, must have
-logged no error, must use no more memory than before, and must stop on SIGTERM::
+Several attackers run the actions of :func:`fuzz.inprocess.action_stream` on sockets. At the same time a neighbour sets
+and gets its own node, and must receive every correct answer within a second. A janitor with all permissions
+periodically deletes the attackers' nodes, which makes the daemon's memory comparable. At the end the daemon must be
+alive, must have logged no error, must use no more memory than before, and must stop on SIGTERM::
 
     python -m fuzz.sockets [--minutes 5] [--seed 1]
 """
@@ -23,10 +23,10 @@ from random import Random, SystemRandom
 from typing import IO, Final
 
 from fuzz import frames
-from fuzz.inprocess import EPOCHS_PER_POOL, GROWTH, POOL, script
+from fuzz.inprocess import EPOCHS_PER_POOL, MAX_GROWTH_BYTES, POOL_FRAMES, action_stream
 from support.daemon import DaemonProcess
 from support.waiting import DEADLINE_S
-from support.wire import RESET, Wire
+from support.wire import RESET_ON_CLOSE, Wire
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -39,11 +39,11 @@ REPLY_TIMEOUT_S: Final = 1.0
 """Limit for the neighbour's answers, in seconds."""
 SWEEP_S: Final = 2.0
 """Seconds between two sweeps of the janitor."""
-OURS: Final = "/neighbour"
-OURS_AND_SYSTEM: Final = frozenset({OURS, "/zookeeper", "/zookeeper/config", "/zookeeper/quota"})
+NEIGHBOUR_NODE: Final = "/neighbour"
+PERMANENT_NODES: Final = frozenset({NEIGHBOUR_NODE, "/zookeeper", "/zookeeper/config", "/zookeeper/quota"})
 
 
-def plain(address: tuple[str, int], seconds: float) -> Wire:
+def open_plain_session(address: tuple[str, int], seconds: float) -> Wire:
     """Open a session of a client that waits up to *seconds* for each answer."""
     return Wire(address[1], wait=seconds).welcomed()
 
@@ -73,7 +73,7 @@ class Siege:
 
 
 class Attacker(threading.Thread):
-    """Sends broken frames on several sockets.
+    """A thread that sends broken frames on several sockets.
 
     Args:
         siege: State shared by the threads.
@@ -91,8 +91,8 @@ class Attacker(threading.Thread):
         """Attack until the siege is over."""
         siege, rng = self.siege, self.rng
         while not siege.over.is_set():
-            pool = frames.pool(rng, POOL // 4)
-            for number, (kind, *rest) in enumerate(script(rng, pool, lambda: siege.session - rng.randrange(12))):
+            pool = frames.make_pool(rng, POOL_FRAMES // 4)
+            for number, (kind, *rest) in enumerate(action_stream(rng, pool, lambda: siege.session - rng.randrange(12))):
                 if siege.over.is_set() or number > EPOCHS_PER_POOL * 500:
                     break
                 if kind in ("data", "hello"):
@@ -119,7 +119,7 @@ class Attacker(threading.Thread):
             open_.settimeout(REPLY_TIMEOUT_S)
             open_.sendall(data)
             siege.sent += len(data)
-            if self.rng.random() < 0.9:  # sometimes it does not read for a while
+            if self.rng.random() < 0.9:  # sometimes do not read for a while
                 self._read(slot, open_)
         except OSError:
             self._drop(slot)
@@ -145,22 +145,22 @@ class Attacker(threading.Thread):
         with suppress(OSError):
             how = self.rng.random()
             if how < 0.3:
-                open_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                open_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             elif how < 0.6:
                 open_.shutdown(socket.SHUT_WR)
         open_.close()
 
 
 def neighbour(siege: Siege, client: Wire) -> None:
-    """Set and get, and check every answer."""
+    """Set and get the neighbour's node, and check every answer, until the siege is over."""
     number = 0
     while not siege.over.is_set():
         number += 1
         began = time.monotonic()
         data = b"%d" % number
         try:
-            first = client.set_data(OURS, data)
-            second, body = client.ask(OpCode.GET_DATA, r.GetDataRequest(OURS, False)), client.body
+            first = client.set_data(NEIGHBOUR_NODE, data)
+            second, body = client.ask(OpCode.GET_DATA, r.GetDataRequest(NEIGHBOUR_NODE, False)), client.body
             if first or second or r.GetDataResponse.decode(body).data != data:
                 siege.finding(f"pair {number} of the neighbour: errors {first} and {second}, body {body!r}")
         except (OSError, EOFError, ValueError) as error:
@@ -168,7 +168,7 @@ def neighbour(siege: Siege, client: Wire) -> None:
                 break
             siege.finding(f"pair {number} of the neighbour, after {time.monotonic() - began:.1f} s: {error!r}")
             client.close()
-            client = plain(siege.address, 20 * REPLY_TIMEOUT_S)
+            client = open_plain_session(siege.address, 20 * REPLY_TIMEOUT_S)
             client.wait = REPLY_TIMEOUT_S
         siege.pairs += 1
         siege.slowest = max(siege.slowest, time.monotonic() - began)
@@ -178,7 +178,7 @@ def neighbour(siege: Siege, client: Wire) -> None:
 
 def sweep(address: tuple[str, int]) -> int:
     """Delete all nodes except the neighbour's; return their number."""
-    with closing(plain(address, 20.0)) as client:
+    with closing(open_plain_session(address, 20.0)) as client:
         client.ask(OpCode.AUTH, r.AuthPacket(0, "digest", frames.SUPER), xid=-4)
         client.ask(OpCode.SET_ACL, r.SetACLRequest("/", OPEN_ACL_UNSAFE, -1))
         pending, found = ["/"], []
@@ -189,26 +189,26 @@ def sweep(address: tuple[str, int]) -> int:
                 names = r.GetChildrenResponse.decode(client.body).children
                 pending += [f"{path.rstrip('/')}/{name}" for name in names]
         for path in reversed(found):
-            if path not in OURS_AND_SYSTEM and path != "/":
+            if path not in PERMANENT_NODES and path != "/":
                 client.delete(path)
         client.ask(OpCode.CLOSE_SESSION)
     return len(found)
 
 
 def janitor(siege: Siege) -> None:
-    """Sweep periodically."""
+    """Delete the attackers' nodes periodically until the siege is over."""
     while not siege.over.wait(SWEEP_S):
-        with suppress(OSError, EOFError, ValueError):  # a dead daemon is detected elsewhere
+        with suppress(OSError, EOFError, ValueError):  # besiege() detects a dead daemon
             sweep(siege.address)
 
 
-def resident(pid: int) -> int:
-    """Return the resident memory of a process in bytes; 0 if the system does not report it."""
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process in bytes, or 0 if the system does not report it."""
     status = Path(f"/proc/{pid}/statm")
     return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
 
 
-def options(folder: Path) -> list[str]:
+def daemon_options(folder: Path) -> list[str]:
     """Return the options of the daemon, which enable every reachable feature."""
     users = "\n".join(f'user_{user}="{password}"' for user, password in frames.SASL_USERS.items())
     jaas = folder / "jaas.conf"
@@ -230,10 +230,10 @@ def options(folder: Path) -> list[str]:
 def besiege(daemon: DaemonProcess, seed: int, seconds: float) -> Siege:
     """Attack a daemon for *seconds*; return the results."""
     siege = Siege((daemon.host, daemon.port), seed)
-    client = plain(siege.address, REPLY_TIMEOUT_S)
-    client.create(OURS)
+    client = open_plain_session(siege.address, REPLY_TIMEOUT_S)
+    client.create(NEIGHBOUR_NODE)
     for _ in range(20):  # attackers resume the newest sessions; these protect the neighbour's
-        other = plain(siege.address, REPLY_TIMEOUT_S)
+        other = open_plain_session(siege.address, REPLY_TIMEOUT_S)
         siege.session = other.id
         other.close()
     threads = [
@@ -248,13 +248,13 @@ def besiege(daemon: DaemonProcess, seed: int, seconds: float) -> Siege:
     while (now := time.monotonic()) < began + seconds and daemon.process.poll() is None:
         time.sleep(min(0.2, seconds / 20))
         if not early and now >= began + seconds / 10:
-            early = resident(daemon.process.pid)
+            early = resident_bytes(daemon.process.pid)
         if now - shown >= 10:
             shown = now
             print(
                 f"{now - began:>5.0f} s  {siege.sent >> 20:,} MiB sent  {siege.received >> 20:,} MiB received  "
                 f"{siege.connections:,} connections  {siege.pairs:,} pairs, slowest {siege.slowest * 1000:.0f} ms  "
-                f"{resident(daemon.process.pid) >> 20} MB  {len(siege.found)} found",
+                f"{resident_bytes(daemon.process.pid) >> 20} MB  {len(siege.found)} found",
                 flush=True,
             )
     siege.over.set()
@@ -264,21 +264,21 @@ def besiege(daemon: DaemonProcess, seed: int, seconds: float) -> Siege:
         siege.finding(f"the daemon has ended with exit code {daemon.process.returncode}")
         return siege
     left = sweep(siege.address)
-    late = resident(daemon.process.pid)
+    late = resident_bytes(daemon.process.pid)
     print(
         f"{siege.sent >> 20:,} MiB on {siege.connections:,} connections, {siege.pairs:,} pairs of the neighbour, "
         f"slowest {siege.slowest * 1000:.0f} ms; memory {early >> 20} MB at a tenth, {late >> 20} MB at the end; "
         f"{left} nodes at the end",
         flush=True,
     )
-    if late - early > GROWTH:
+    if late - early > MAX_GROWTH_BYTES:
         siege.finding(f"memory grew from {early >> 20} to {late >> 20} MB")
     if siege.pairs < seconds:
         siege.finding(f"the neighbour had only {siege.pairs} pairs answered")
     return siege
 
 
-def errors(log: IO[bytes]) -> list[str]:
+def defect_lines(log: IO[bytes]) -> list[str]:
     """Return the lines of a log that indicate a defect."""
     log.seek(0)
     return [
@@ -289,16 +289,16 @@ def errors(log: IO[bytes]) -> list[str]:
 
 
 def fuzz(seed: int, minutes: float) -> int:
-    """Start a daemon, attack it, stop it; return the number of findings."""
+    """Start a daemon, attack it, and stop it. Return the number of findings."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as log:
         found = 0
         try:
-            with DaemonProcess(*options(Path(folder)), stderr=log) as daemon:
+            with DaemonProcess(*daemon_options(Path(folder)), stderr=log) as daemon:
                 found += len(besiege(daemon, seed, minutes * 60).found)
         except AssertionError as error:  # wrong exit code
             print(f"FOUND: {error}")
             found += 1
-        logged = errors(log)
+        logged = defect_lines(log)
         for line in logged[:20]:
             print(f"FOUND in the log: {line}")
         return found + len(logged)

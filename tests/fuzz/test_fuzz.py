@@ -35,16 +35,16 @@ def run() -> inprocess.Run:
 
 
 @pytest.mark.parametrize("epoch", range(len(engines.VARIANTS)))
-def test_random_frames_raise_nothing_and_keep_indexes(run: inprocess.Run, epoch: int) -> None:
-    found = inprocess.play(World(epoch), run.script(epoch), FRAMES, every=500)
+def test_random_frames_cause_no_error_or_wrong_index(run: inprocess.Run, epoch: int) -> None:
+    found = inprocess.run_actions(World(epoch), run.script(epoch), FRAMES, every=500)
 
     assert found is None
 
 
 @pytest.mark.parametrize("pieces", [1, 7])
 @pytest.mark.parametrize("epoch", [0, 3])
-def test_answers_are_independent_of_splitting(run: inprocess.Run, epoch: int, pieces: int) -> None:
-    _, found = inprocess.compared(epoch, list(islice(run.script(epoch), 300)), pieces)
+def test_answers_are_independent_of_splitting_of_input(run: inprocess.Run, epoch: int, pieces: int) -> None:
+    _, found = inprocess.run_in_pieces(epoch, list(islice(run.script(epoch), 300)), pieces)
 
     assert found is None
 
@@ -52,20 +52,20 @@ def test_answers_are_independent_of_splitting(run: inprocess.Run, epoch: int, pi
 def test_request_before_disconnect_renews_session() -> None:
     engine = engines.engine_for(0)
     connection = engines.connection_to(engine, "127.0.0.1")
-    engines.receive(connection, frames.HELLO)  # 10 s
-    engine.set_time(engines.START, 9_000)
+    engines.receive(connection, frames.HELLO)  # a session timeout of 10 s
+    engine.set_time(engines.START_MS, 9_000)
 
-    engines.receive(connection, frames.header(1, OpCode.WHO_AM_I, b"") + frames.header(2, 99, b""))
-    engine.set_time(engines.START, 15_000)
+    engines.receive(connection, frames.request_frame(1, OpCode.WHO_AM_I, b"") + frames.request_frame(2, 99, b""))
+    engine.set_time(engines.START_MS, 15_000)
     engine.tick()
 
     assert len(engine.sessions.alive) == 1
 
 
-def test_most_frames_reach_handlers(run: inprocess.Run) -> None:
+def test_most_random_frames_reach_handlers(run: inprocess.Run) -> None:
     world = World(0)
 
-    inprocess.play(world, run.script(0), FRAMES)
+    inprocess.run_actions(world, run.script(0), FRAMES)
 
     answered = sum(world.codes.values())
     assert answered > 0.95 * FRAMES
@@ -108,21 +108,21 @@ PLANTED: list[tuple[type[Any], str, Callable[..., Any]]] = [
 @pytest.mark.parametrize(
     ("kind", "name", "planted"), PLANTED, ids=lambda each: each if isinstance(each, str) else each.__name__
 )
-def test_planted_defect_is_found(
+def test_fuzzer_finds_planted_defect(
     run: inprocess.Run, monkeypatch: pytest.MonkeyPatch, kind: type[Any], name: str, planted: Callable[..., Any]
 ) -> None:
     monkeypatch.setattr(kind, name, planted)
 
-    assert any(inprocess.play(World(epoch), run.script(epoch), FRAMES, every=500) for epoch in range(3))
+    assert any(inprocess.run_actions(World(epoch), run.script(epoch), FRAMES, every=500) for epoch in range(3))
 
 
-def test_finding_is_minimized_and_reproduced(run: inprocess.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finding_of_fuzzer_is_minimized_and_reproduced(run: inprocess.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Watches, "forget", nothing)
-    found = inprocess.play(World(0), run.script(0), FRAMES)
+    found = inprocess.run_actions(World(0), run.script(0), FRAMES)
     assert found is not None
 
-    small = inprocess.minimised(0, run.actions(0, found.action), found.where)
-    again = inprocess.replayed(*inprocess.read(inprocess.written(0, small)))
+    small = inprocess.minimise(0, run.actions(0, found.action), found.where)
+    again = inprocess.replay_actions(*inprocess.decode_actions(inprocess.encode_actions(0, small)))
 
     assert len(small) <= 4
     assert again is not None
@@ -132,16 +132,16 @@ def test_finding_is_minimized_and_reproduced(run: inprocess.Run, monkeypatch: py
 # --- the cost of long requests ---
 
 
-def cost(make: Callable[[int], bytes], size: int) -> float:
+def measure_cost(make: Callable[[int], bytes], size: int) -> float:
     """Measure the cost of a request on a fresh server, in seconds of CPU."""
     engine = engines.engine_for(0)
     engine.settings.sasl_users = frames.SASL_USERS
     engine.settings.reconfig_enabled = True
     connection = engines.connection_to(engine, "127.0.0.1")
     engines.receive(connection, frames.HELLO)
-    engines.receive(connection, frames.header(1, OpCode.SASL, bytes(4)))  # the server will check the next token
+    engines.receive(connection, frames.request_frame(1, OpCode.SASL, bytes(4)))  # the server will check the next token
     whole = make(size)
-    gc.disable()  # collecting the garbage of other tests would be counted as well
+    gc.disable()  # the garbage of other tests must not count
     try:
         began = time.thread_time()
         engines.receive(connection, whole)
@@ -151,12 +151,12 @@ def cost(make: Callable[[int], bytes], size: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", frames.HEAVY)
-def test_long_request_costs_a_microsecond_per_byte(name: str) -> None:
-    make = frames.HEAVY[name]
+@pytest.mark.parametrize("name", frames.HEAVY_REQUESTS)
+def test_cost_of_long_request_is_at_most_microsecond_per_byte(name: str) -> None:
+    make = frames.HEAVY_REQUESTS[name]
 
-    for size in (4_000, 32_000, 256_000):  # shorter ones first, because the longest could take minutes
-        assert cost(make, size) < 0.02 + size * 1e-6, size
+    for size in (4_000, 32_000, 256_000):  # ascending, because a defect could make the longest take minutes
+        assert measure_cost(make, size) < 0.02 + size * 1e-6, size
 
 
 # --- the client ---
@@ -164,19 +164,21 @@ def test_long_request_costs_a_microsecond_per_byte(name: str) -> None:
 
 @pytest.mark.parametrize("epoch", range(6))
 def test_session_raises_only_connection_broken(monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
-    monkeypatch.setattr(clientside, "DEEP", 100)  # deeper paths have a separate test
-    seen, _, what = clientside.play(SEED, epoch, frames.pool(Random(SEED), 1_000), 600)
+    monkeypatch.setattr(clientside, "MAX_DEPTH", 100)  # deeper paths have a separate test
+    seen, _, what = clientside.run_epoch(SEED, epoch, frames.make_pool(Random(SEED), 1_000), 600)
 
     assert what is None
     assert seen >= 600
 
 
 def test_client_survives_deletion_of_deep_watched_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    shell = clientside.Shell(Random(1), frames.pool(Random(1), 100), 0)
-    shell.session._ready(1.0)
+    shell = clientside.BrokenServer(Random(1), frames.make_pool(Random(1), 100), 0)
+    shell.session._become_ready(1.0)
 
-    shell.session.receive(b"".join(clientside.event(1, "/a" + "/x" * n) for n in range(1, clientside.DEEP)), 1.0)
-    shell.session.receive(clientside.event(2, "/a/x"), 1.0)
+    shell.session.receive(
+        b"".join(clientside.encode_event(1, "/a" + "/x" * n) for n in range(1, clientside.MAX_DEPTH)), 1.0
+    )
+    shell.session.receive(clientside.encode_event(2, "/a/x"), 1.0)
 
 
 # --- a daemon ---

@@ -41,7 +41,7 @@ _EVENT = struct.Struct(">iii").unpack_from
 _CODES: Final = frozenset(int(code) for code in ErrorCode)
 _RESPONSES: Final = {int(op): one.response for op, one in OPERATIONS.items() if one.response is not None}
 _LISTS: Final = frozenset({int(OpCode.MULTI), int(OpCode.MULTI_READ)})
-_TRIES: Final = 100_000  # limit of attempts to get the rest of a connection's output
+_MAX_READS: Final = 100_000  # limit of attempts to get the rest of a connection's output
 
 
 class Link:
@@ -55,25 +55,25 @@ class Link:
     def __init__(self, engine: engines.Engine, host: str) -> None:
         self.connection = engines.connection_to(engine, host)
         self.client = self.connection.client
-        self.unsent = b""  # the incomplete request
-        self.opened = False  # the first frame was sent
-        self.word = False  # the first bytes were a four-letter word
-        self.hopeless = False  # the next bytes cannot be a frame
+        self.unsent = b""  # the beginning of a request that is not yet complete
+        self.opened = False  # whether the first frame was sent
+        self.word = False  # whether the first bytes were a four-letter word
+        self.hopeless = False  # whether the next bytes cannot be a frame, so the server closes the connection
         self.greeted = False
-        self.expected: deque[tuple[int, int]] = deque()  # xid and op code
+        self.expected: deque[tuple[int, int]] = deque()  # xids and op codes of the unanswered requests
         self.has_backlog = False
         self.zxid = 0
         self.max_frame = engine.settings.max_frame
         self.pings_may_be_refused = bool(engine.settings.require_auth)
 
     def expect(self, data: bytes) -> int:
-        """Parse the sent bytes like the server has to; return the number of complete frames."""
+        """Parse sent bytes as the server must. Return the number of complete frames."""
         if self.hopeless:
             return 0
         buf = self.unsent + data if self.unsent else data
         at, size, count = 0, len(buf), 0
         if not self.opened and size >= 4:
-            if buf[:4] in engines.ANSWERS:
+            if buf[:4] in engines.COMMAND_ANSWERS:
                 self.word = self.opened = self.hopeless = True
                 return 1
             (length,) = struct.unpack_from(">i", buf)
@@ -144,7 +144,7 @@ class Link:
         return 1 <= kind <= 4 and state == 3 and stop == at + 32 + size
 
     def settled(self) -> None:
-        """Check that no request is unanswered on an open connection."""
+        """Check that an open connection has no unanswered request."""
         if not self.client.closing and not self.has_backlog:
             fail_unless(not self.expected, "requests were not answered", len(self.expected))
 
@@ -213,7 +213,7 @@ class World:
         for link in self.links:
             if link is not None:
                 link.settled()
-        engines.check(self.engine)
+        engines.check_invariants(self.engine)
 
     # --- actions ---
 
@@ -237,8 +237,8 @@ class World:
         self._resume(link)
         self._deliver()
         outbox = link.client.outbox
-        link.expect(frames.header(1, OpCode.SASL, put_bytes(b"")))
-        engines.receive(link.connection, frames.header(1, OpCode.SASL, put_bytes(b"")))
+        link.expect(frames.request_frame(1, OpCode.SASL, put_bytes(b"")))
+        engines.receive(link.connection, frames.request_frame(1, OpCode.SASL, put_bytes(b"")))
         output = b"".join(outbox)
         self._read(link)
         if len(output) < 24 or link.client.closing:
@@ -247,7 +247,7 @@ class World:
         if challenge:
             user, _, secret = password.decode().partition(":")
             token = sasl.answer(challenge, user, secret, "cnonce")[0]
-            self._send(link, frames.header(2, OpCode.SASL, put_bytes(token)))
+            self._send(link, frames.request_frame(2, OpCode.SASL, put_bytes(token)))
 
     def _drop(self, slot: int) -> None:
         link, self.links[slot] = self.links[slot], None
@@ -259,13 +259,13 @@ class World:
 
     def _time(self, now: int, monotonic_ms: int) -> None:
         self._uptime += monotonic_ms
-        self.engine.set_time(engines.START + self._uptime + now, self._uptime)
+        self.engine.set_time(engines.START_MS + self._uptime + now, self._uptime)
         self.engine.tick()
 
     def _mode(self, read_only: int) -> None:
         self.engine.read_only = bool(read_only)
 
-    # --- parts of actions ---
+    # --- helpers for actions ---
 
     def _open(self, slot: int) -> Link:
         link = Link(self.engine, engines.HOSTS[self._opened % len(engines.HOSTS)])
@@ -296,7 +296,7 @@ class World:
             self._resume(link)
 
     def _resume(self, link: Link) -> None:
-        for _ in range(_TRIES):
+        for _ in range(_MAX_READS):
             if not link.has_backlog:
                 return
             link.has_backlog = engines.receive(link.connection, b"")

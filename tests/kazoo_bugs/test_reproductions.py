@@ -18,14 +18,14 @@ from support.waiting import DEADLINE_S
 
 from zoolet.testing import Server
 
-QUICK: Final = {"max_tries": 50, "delay": 0.001, "max_delay": 0.01}
+QUICK_RETRY: Final = {"max_tries": 50, "delay": 0.001, "max_delay": 0.01}
 Connect = Callable[[], KazooClient]
 
 
 @pytest.fixture
 def connect(zoolet: Server, zoolet_kazoo_factory: Callable[..., KazooClient]) -> Connect:
     """A function that returns a KazooClient with short reconnect delays."""
-    return lambda: zoolet_kazoo_factory(connection_retry=QUICK | {"max_tries": -1}, command_retry=QUICK)
+    return lambda: zoolet_kazoo_factory(connection_retry=QUICK_RETRY | {"max_tries": -1}, command_retry=QUICK_RETRY)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def background() -> Iterator[Callable[..., list[Any]]]:
 # --- sessions that end ---
 
 
-def test_282_lock_looks_held_after_session_ended(zoolet: Server, first: KazooClient, second: KazooClient) -> None:
+def test_282_lock_appears_held_after_session_end(zoolet: Server, first: KazooClient, second: KazooClient) -> None:
     """A correct client resets ``held`` as soon as it learns that the session has expired."""
     lost, taken = first.Lock("/lock"), second.Lock("/lock")
     lost.acquire()
@@ -113,7 +113,7 @@ def test_491_party_counts_member_with_deleted_node(zoolet: Server, first: KazooC
 
 def test_606_two_clients_hold_lock_at_negative_number(zoolet: Server, first: KazooClient, second: KazooClient) -> None:
     """A correct client compares the numbers as 32-bit serial numbers: -2147483648 comes right after 2147483647."""
-    kazoo_bugs.count_from(zoolet, "/lock", kazoo_bugs.LAST_NUMBER)
+    kazoo_bugs.create_with_next_sequence(zoolet, "/lock", kazoo_bugs.LAST_SEQUENCE)
 
     both = [client.Lock("/lock").acquire(timeout=0.2) for client in (first, second)]
 
@@ -123,7 +123,7 @@ def test_606_two_clients_hold_lock_at_negative_number(zoolet: Server, first: Kaz
 
 def test_730_newcomers_take_lock_at_negative_number(zoolet: Server, connect: Connect) -> None:
     """A correct client compares numbers, not text: as text, -2147483647 is less than -2147483648."""
-    kazoo_bugs.count_from(zoolet, "/lock", kazoo_bugs.FIRST_NEGATIVE)
+    kazoo_bugs.create_with_next_sequence(zoolet, "/lock", kazoo_bugs.FIRST_NEGATIVE_SEQUENCE)
 
     gotten = [connect().Lock("/lock").acquire(timeout=0.2) for _ in range(3)]
 
@@ -132,7 +132,7 @@ def test_730_newcomers_take_lock_at_negative_number(zoolet: Server, connect: Con
 
 def test_606_queue_reverses_order_at_negative_number(zoolet: Server, first: KazooClient) -> None:
     """A correct client returns the entries in the order of their puts, even across the wrap."""
-    kazoo_bugs.count_from(zoolet, "/queue", kazoo_bugs.LAST_NUMBER - 1)
+    kazoo_bugs.create_with_next_sequence(zoolet, "/queue", kazoo_bugs.LAST_SEQUENCE - 1)
     queue = first.Queue("/queue")
     for entry in (b"1", b"2", b"3", b"4"):
         queue.put(entry)
@@ -147,7 +147,7 @@ def test_732_lock_leaves_contender_if_cleanup_is_lost(zoolet: Server, first: Kaz
     """A correct client retries the delete of its contender while the session lives. Here the lock stays blocked."""
     holder = first.Lock("/lock")
     holder.acquire()
-    with kazoo_bugs.cleanup_lost(zoolet, "/lock"):
+    with kazoo_bugs.drop_delete(zoolet, "/lock"):
         assert second.Lock("/lock").acquire(blocking=False) is False
 
     holder.release()
@@ -161,7 +161,7 @@ def test_732_lock_timeout_leaves_contender(zoolet: Server, first: KazooClient, s
 
     kazoo searches by its own prefix, but only once. If the search also fails, it reports nothing, and the node stays.
     """
-    with kazoo_bugs.reply_to_create_lost(zoolet, "/lock/"), kazoo_bugs.blind(zoolet, second, "/lock"):
+    with kazoo_bugs.lose_create_reply(zoolet, "/lock/"), kazoo_bugs.fail_child_lists(zoolet, second, "/lock"):
         assert second.Lock("/lock").acquire(timeout=0.05) is False
 
     assert len(kazoo_bugs.children(zoolet, "/lock")) == 1
@@ -174,9 +174,9 @@ def test_732_cancelled_lock_leaves_contender(
     """In a correct client, a cancelled ``acquire`` deletes the contender, or reports that it may be left."""
     first.Lock("/lock").acquire()
     waiter = second.Lock("/lock")
-    with kazoo_bugs.cleanup_lost(zoolet, "/lock") as fault:
+    with kazoo_bugs.drop_delete(zoolet, "/lock") as fault:
         cancelled = background(waiter.acquire)
-        zoolet.wait_for(lambda: kazoo_bugs.watches_of(zoolet, second))
+        zoolet.wait_for(lambda: kazoo_bugs.client_watches(zoolet, second))
         waiter.cancel()
         zoolet.wait_for(lambda: cancelled)
 
@@ -192,7 +192,7 @@ def test_733_lock_timeout_leaves_watch(zoolet: Server, first: KazooClient, secon
         with pytest.raises(LockTimeout):
             second.Lock("/lock").acquire(timeout=0.001)
 
-    [watch] = kazoo_bugs.watches_of(zoolet, second)
+    [watch] = kazoo_bugs.client_watches(zoolet, second)
     assert watch.kind == "data"
     assert len(second._data_watchers[watch.path]) == 3
 
@@ -203,36 +203,36 @@ def test_733_barrier_timeout_leaves_watch(zoolet: Server, first: KazooClient) ->
 
     assert first.Barrier("/barrier").wait(timeout=0.001) is False
 
-    assert [watch.path for watch in kazoo_bugs.watches_of(zoolet, first)] == ["/barrier"]
+    assert [watch.path for watch in kazoo_bugs.client_watches(zoolet, first)] == ["/barrier"]
 
 
 # --- applied changes with a lost reply ---
 
 
-def test_repeated_create_fails_on_its_own_node(zoolet: Server, first: KazooClient) -> None:
+def test_repeated_create_fails_because_of_its_own_node(zoolet: Server, first: KazooClient) -> None:
     """A correct client recognises its node by zxid or session, or reports an unknown outcome, but not "it exists"."""
-    with kazoo_bugs.reply_to_create_lost(zoolet, "/mine"), pytest.raises(NodeExistsError):
+    with kazoo_bugs.lose_create_reply(zoolet, "/mine"), pytest.raises(NodeExistsError):
         first.retry(first.create, "/mine", b"mine")
 
     assert first.get("/mine")[0] == b"mine"
 
 
-def test_repeated_sequential_create_makes_two_nodes(zoolet: Server, first: KazooClient) -> None:
+def test_repeated_sequential_create_creates_two_nodes(zoolet: Server, first: KazooClient) -> None:
     """A correct client puts its own mark into the name, which identifies the node that it has already created."""
     zoolet.populate({"/queue": b""})
 
-    with kazoo_bugs.reply_to_create_lost(zoolet, "/queue/"):
+    with kazoo_bugs.lose_create_reply(zoolet, "/queue/"):
         first.retry(first.create, "/queue/n-", sequence=True)
 
     assert kazoo_bugs.children(zoolet, "/queue") == ["n-0000000000", "n-0000000001"]
 
 
-def test_counter_counts_one_step_twice(zoolet: Server, first: KazooClient) -> None:
+def test_counter_applies_addition_with_lost_reply_twice(zoolet: Server, first: KazooClient) -> None:
     """A correct client reports that the outcome is unknown, or distinguishes its own change from other changes."""
     counter = first.Counter("/count")
     counter += 0
 
-    with kazoo_bugs.reply_to_set_lost(zoolet, "/count"):
+    with kazoo_bugs.lose_set_reply(zoolet, "/count"):
         counter += 1
 
     assert counter.value == 2

@@ -18,7 +18,7 @@ from zoolet.client import Backoff, Client, ConnectionLossError
 from zoolet.client.recipes import Barrier, Counter, LockLostError, Party, PersistentEphemeral, Queue
 from zoolet.testing import Server
 
-SOON: Final = Backoff(first=0.001, longest=0.01)
+SHORT_BACKOFF: Final = Backoff(first=0.001, longest=0.01)
 Connect = Callable[[], Awaitable[Client]]
 
 
@@ -35,7 +35,7 @@ async def connect(server: Server) -> AsyncIterator[Connect]:
     made: list[Client] = []
 
     async def start() -> Client:
-        made.append(Client(server.hosts, backoff=SOON))
+        made.append(Client(server.hosts, backoff=SHORT_BACKOFF))
         await made[-1].start()
         return made[-1]
 
@@ -64,7 +64,7 @@ async def wait_for_contenders(server: Server, path: str, number: int = 0) -> Non
 # --- sessions that end ---
 
 
-async def test_282_lock_reports_loss_after_session_ended(server: Server, first: Client, second: Client) -> None:
+async def test_282_lock_reports_loss_after_session_end(server: Server, first: Client, second: Client) -> None:
     lost = await first.lock("/lock").acquire()
 
     await kazoo_bugs.lose_session(server, first)
@@ -110,7 +110,7 @@ async def test_491_party_member_rejoins_in_next_session(server: Server, first: C
 
 
 async def test_606_one_client_holds_lock_at_negative_number(server: Server, first: Client, second: Client) -> None:
-    kazoo_bugs.count_from(server, "/lock", kazoo_bugs.LAST_NUMBER)
+    kazoo_bugs.create_with_next_sequence(server, "/lock", kazoo_bugs.LAST_SEQUENCE)
 
     async with first.lock("/lock", timeout=DEADLINE_S) as held:
         waiting = asyncio.create_task(second.lock("/lock").acquire())
@@ -124,7 +124,7 @@ async def test_606_one_client_holds_lock_at_negative_number(server: Server, firs
 
 
 async def test_730_newcomers_await_lock_at_negative_number(server: Server, connect: Connect) -> None:
-    kazoo_bugs.count_from(server, "/lock", kazoo_bugs.FIRST_NEGATIVE)
+    kazoo_bugs.create_with_next_sequence(server, "/lock", kazoo_bugs.FIRST_NEGATIVE_SEQUENCE)
 
     async with (await connect()).lock("/lock", timeout=DEADLINE_S):
         for _ in range(2):
@@ -133,7 +133,7 @@ async def test_730_newcomers_await_lock_at_negative_number(server: Server, conne
 
 
 async def test_606_queue_keeps_order_at_negative_number(server: Server, first: Client) -> None:
-    kazoo_bugs.count_from(server, "/queue", kazoo_bugs.LAST_NUMBER - 1)
+    kazoo_bugs.create_with_next_sequence(server, "/queue", kazoo_bugs.LAST_SEQUENCE - 1)
     queue = Queue(first, "/queue")
     for entry in (b"1", b"2", b"3", b"4"):
         await queue.put(entry)
@@ -146,7 +146,7 @@ async def test_606_queue_keeps_order_at_negative_number(server: Server, first: C
 
 async def test_732_lost_cleanup_leaves_no_contender(server: Server, first: Client, second: Client) -> None:
     async with first.lock("/lock"):
-        with kazoo_bugs.cleanup_lost(server, "/lock"):
+        with kazoo_bugs.drop_delete(server, "/lock"):
             with pytest.raises(TimeoutError):
                 await second.lock("/lock").acquire(0.05)
             await wait_for_contenders(server, "/lock", 1)
@@ -156,7 +156,7 @@ async def test_732_lost_cleanup_leaves_no_contender(server: Server, first: Clien
 
 async def test_732_lock_timeout_leaves_no_contender(server: Server, first: Client, second: Client) -> None:
     server.populate({"/lock": b""})
-    with kazoo_bugs.reply_to_create_lost(server, "/lock/"), kazoo_bugs.blind(server, second, "/lock"):
+    with kazoo_bugs.lose_create_reply(server, "/lock/"), kazoo_bugs.fail_child_lists(server, second, "/lock"):
         with pytest.raises(TimeoutError):
             await second.lock("/lock").acquire(0.05)
         assert len(kazoo_bugs.children(server, "/lock")) == 1
@@ -167,9 +167,9 @@ async def test_732_lock_timeout_leaves_no_contender(server: Server, first: Clien
 
 async def test_732_cancelled_lock_leaves_no_contender(server: Server, first: Client, second: Client) -> None:
     async with first.lock("/lock"):
-        with kazoo_bugs.cleanup_lost(server, "/lock"):
+        with kazoo_bugs.drop_delete(server, "/lock"):
             cancelled = asyncio.create_task(second.lock("/lock").acquire())
-            await server.until(lambda: kazoo_bugs.watches_of(server, second))
+            await server.until(lambda: kazoo_bugs.client_watches(server, second))
             cancelled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await cancelled
@@ -182,7 +182,7 @@ async def test_733_lock_timeout_leaves_no_watch(server: Server, first: Client, s
             with pytest.raises(TimeoutError):
                 await second.lock("/lock").acquire(0.02)
 
-        await server.until(lambda: not kazoo_bugs.watches_of(server, second))
+        await server.until(lambda: not kazoo_bugs.client_watches(server, second))
         assert not second.statistics().registrations
 
 
@@ -193,36 +193,36 @@ async def test_733_barrier_timeout_leaves_no_watch(server: Server, first: Client
         async with asyncio.timeout(0.05):
             await Barrier(first, "/barrier").wait()
 
-    await server.until(lambda: not kazoo_bugs.watches_of(server, first))
+    await server.until(lambda: not kazoo_bugs.client_watches(server, first))
 
 
 # --- applied changes with a lost reply ---
 
 
-async def test_unprotected_create_without_reply_is_in_doubt(server: Server, first: Client) -> None:
-    with kazoo_bugs.reply_to_create_lost(server, "/mine"), pytest.raises(ConnectionLossError) as raised:
+async def test_unprotected_create_without_reply_is_maybe_applied(server: Server, first: Client) -> None:
+    with kazoo_bugs.lose_create_reply(server, "/mine"), pytest.raises(ConnectionLossError) as raised:
         await first.create("/mine", b"mine")
     assert raised.value.maybe_applied
 
-    with kazoo_bugs.reply_to_create_lost(server, "/"):
+    with kazoo_bugs.lose_create_reply(server, "/"):
         path = await first.create("/ours", b"ours", protected=True)
     assert (await first.get(path))[0] == b"ours"
 
 
-async def test_protected_sequential_create_makes_one_node(server: Server, first: Client) -> None:
+async def test_protected_sequential_create_creates_one_node(server: Server, first: Client) -> None:
     server.populate({"/queue": b""})
 
-    with kazoo_bugs.reply_to_create_lost(server, "/queue/"):
+    with kazoo_bugs.lose_create_reply(server, "/queue/"):
         path = await first.create("/queue/n-", sequential=True, protected=True)
 
     assert [f"/queue/{name}" for name in kazoo_bugs.children(server, "/queue")] == [path]
 
 
-async def test_counter_counts_no_step_twice(server: Server, first: Client) -> None:
+async def test_counter_applies_addition_with_lost_reply_at_most_once(server: Server, first: Client) -> None:
     counter = Counter(first, "/count")
     await counter.add(0)
 
-    with kazoo_bugs.reply_to_set_lost(server, "/count"):
+    with kazoo_bugs.lose_set_reply(server, "/count"):
         try:
             await counter.add(1)
         except ConnectionLossError as error:

@@ -1,4 +1,4 @@
-"""Run kazoo's own test suite, the one inside its wheel, against zoolet daemons instead of Java servers.
+"""An adapter that runs the test suite in kazoo's wheel against zoolet daemons instead of Java servers.
 
 A pytest plugin for ``make kazoo-suite``: it replaces the server of ``kazoo.testing.common``, which starts a JVM, and
 skips tests that cannot run here, with a reason for each.
@@ -25,7 +25,7 @@ os.environ.setdefault("ZOOKEEPER_CLUSTER_SIZE", "1")
 from kazoo.testing import common
 
 from zoolet import testing
-from zoolet.testing.unittest import _Member
+from zoolet.testing.unittest import _KazooMember
 
 TLS = "hands the server a Java keystore; the daemon reads PEM files"
 ENSEMBLE = "stops one of several servers: it needs an ensemble"
@@ -99,7 +99,7 @@ class Server:
     destroy = reset
 
     def get_logs(self) -> list[str]:
-        """Return no logs: the daemon's stderr is not kept."""
+        """Return an empty list, because the daemon's stderr is not kept."""
         return []
 
 
@@ -169,8 +169,8 @@ class ClusterAdapter:
         self._cluster = testing.Cluster(int(options["size"]), config=config)
         self._cluster.start()
 
-    def __getitem__(self, index: int) -> _Member:
-        return _Member(self._cluster, index)
+    def __getitem__(self, index: int) -> _KazooMember:
+        return _KazooMember(self._cluster, index)
 
     def __iter__(self) -> Any:
         return iter([self[index] for index in range(len(self._cluster))])

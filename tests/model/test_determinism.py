@@ -31,8 +31,8 @@ PATHS = ["/a", "/b", "/c", "/a/x", "/a/y", "/b/z", "/a/x/p", "/"]
 ACLS = [OPEN_ACL_UNSAFE, OPEN_ACL_UNSAFE, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, CREATOR_ALL_ACL]
 
 
-def write(rng: Random) -> tuple[OpCode, Record]:
-    """One operation that a transaction may contain."""
+def random_write(rng: Random) -> tuple[OpCode, Record]:
+    """Return a random operation that a transaction may contain."""
     path, data, acl = rng.choice(PATHS), rng.randbytes(3), rng.choice(ACLS)
     return rng.choice(
         [
@@ -46,15 +46,15 @@ def write(rng: Random) -> tuple[OpCode, Record]:
     )
 
 
-def request(rng: Random) -> tuple[OpCode, bytes]:
-    """Any request of a client."""
+def random_request(rng: Random) -> tuple[OpCode, bytes]:
+    """Return a random request of a client."""
     path, flag = rng.choice(PATHS), rng.random() < 0.5
     some = [rng.choice(PATHS) for _ in range(2)]
     op, body = rng.choice(
         [
-            write(rng),
-            write(rng),
-            write(rng),
+            random_write(rng),
+            random_write(rng),
+            random_write(rng),
             (OpCode.CREATE, r.CreateRequest("/mine-", b"", OPEN_ACL_UNSAFE, 3)),
             (OpCode.SET_ACL, r.SetACLRequest(path, rng.choice(ACLS), -1)),
             (OpCode.GET_DATA, r.GetDataRequest(path, flag)),
@@ -70,22 +70,22 @@ def request(rng: Random) -> tuple[OpCode, bytes]:
         ]
     )
     if rng.random() < 0.15:
-        return OpCode.MULTI, wire.encode_operations([write(rng) for _ in range(3)])
+        return OpCode.MULTI, wire.encode_operations([random_write(rng) for _ in range(3)])
     return op, body.encode()
 
 
-def transcript(seed: int) -> bytes:
-    """Every byte that four clients receive while they connect, disconnect and time passes."""
+def record_transcript(seed: int) -> bytes:
+    """Return every byte that four clients receive while they connect and disconnect, and time passes."""
     rng = Random(seed)
     settings = EngineSettings(sasl_users={"bob": "secret"}, container_check_interval=3000, container_never_used=5000)
     engine = make_engine(settings, now=NOW)
-    peers = [joined(engine, rng) for _ in range(4)]
+    peers = [join_client(engine, rng) for _ in range(4)]
     seen = []
     for _ in range(STEPS):
         at = rng.randrange(len(peers))
         if peers[at].closed or rng.random() < 0.02:
-            peers[at] = joined(engine, rng)
-        op, body = request(rng) if rng.random() < 0.97 else (OpCode.CLOSE_SESSION, b"")
+            peers[at] = join_client(engine, rng)
+        op, body = random_request(rng) if rng.random() < 0.97 else (OpCode.CLOSE_SESSION, b"")
         header = r.RequestHeader(rng.randrange(1000), op).encode()
         seen.append(peers[at].feed((8 + len(body)).to_bytes(4, "big") + header + body))
         silence = 7000 if rng.random() < 0.02 else rng.randrange(300)  # sometimes all sessions expire together
@@ -95,7 +95,7 @@ def transcript(seed: int) -> bytes:
     return b"".join(seen)
 
 
-def joined(engine: Engine, rng: Random) -> Peer:
+def join_client(engine: Engine, rng: Random) -> Peer:
     peer = Peer(engine, host=f"10.0.0.{rng.randrange(9)}")
     peer.connect(timeout=4000)
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
@@ -103,20 +103,20 @@ def joined(engine: Engine, rng: Random) -> Peer:
 
 
 def digest(seed: int) -> str:
-    return hashlib.sha256(transcript(seed)).hexdigest()
+    return hashlib.sha256(record_transcript(seed)).hexdigest()
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_same_script_gives_same_bytes(seed: int) -> None:
-    assert transcript(seed) == transcript(seed)
+def test_server_sends_same_bytes_for_same_script(seed: int) -> None:
+    assert record_transcript(seed) == record_transcript(seed)
 
 
-def test_different_script_gives_different_bytes() -> None:
+def test_server_sends_different_bytes_for_different_script() -> None:
     assert digest(1) != digest(2)
 
 
-def test_script_has_logins_events_and_many_bytes() -> None:
-    seen = transcript(1)
+def test_script_of_determinism_test_has_logins_and_transactions() -> None:
+    seen = record_transcript(1)
 
     assert b'nonce="' in seen  # a login with a nonce from the engine
     assert seen.count(b"\xff\xff\xff\xff\x01\xff\xff\xff\xff") > 10  # transactions
@@ -124,7 +124,7 @@ def test_script_has_logins_events_and_many_bytes() -> None:
 
 
 @pytest.mark.slow
-def test_hash_seed_does_not_change_bytes() -> None:
+def test_hash_seed_does_not_change_bytes_of_server() -> None:
     digests = [
         subprocess.run(
             [sys.executable, __file__],

@@ -1,4 +1,4 @@
-"""Sessions and time: a session expires not before its timeout but within a tick after it, with everything it owns.
+"""Sessions and time: a session and everything it owns expire after its timeout, by at most one tick.
 
 The clock is manual. For each session, the model stores when its client last sent something and how long it may be
 silent. Between the timeout and a tick after it, the model accepts both outcomes.
@@ -30,7 +30,7 @@ REFUSED = ConnectResponse(0, 0, NO_PASSWORD, False)
 
 @dataclass
 class Session:
-    """The model's facts about a session, and the connection that serves it, or None."""
+    """The model's facts about a session, and its current connection, if any."""
 
     id: int
     password: bytes
@@ -41,7 +41,7 @@ class Session:
 
     @property
     def path(self) -> str:
-        """Its ephemeral node."""
+        """The path of the session's ephemeral node."""
         return f"/s{self.id}"
 
     def must_live(self, monotonic_ms: int) -> bool:
@@ -51,7 +51,7 @@ class Session:
         return not self.alive or monotonic_ms - self.heard >= self.timeout + TICK
 
 
-def granted(wanted: int) -> int:
+def granted_timeout(wanted: int) -> int:
     return min(max(wanted, 2 * TICK), 20 * TICK)
 
 
@@ -60,8 +60,8 @@ which = st.integers(0, 4)
 durations = st.one_of(st.integers(0, 6000), st.sampled_from([1, 1999, 2000, 2001, 3999, 4000, 4001, 15_000]))
 
 
-class Living(RuleBasedStateMachine):
-    """Clients connect, send, fall silent, are disconnected and reconnect, while time passes."""
+class SessionMachine(RuleBasedStateMachine):
+    """A state machine of clients that connect, send, fall silent, lose connections and reconnect, while time passes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Living(RuleBasedStateMachine):
         return self.sessions[at % len(self.sessions)] if self.sessions else None
 
     def served(self, at: int) -> Session | None:
-        """A session with a connection, or None."""
+        """Return a session with a connection, or None."""
         served = [one for one in self.sessions if one.alive and one.peer is not None]
         return served[at % len(served)] if served else None
 
@@ -94,10 +94,10 @@ class Living(RuleBasedStateMachine):
         welcome = peer.connect(timeout)
 
         assert welcome is not None
-        assert welcome.timeout_ms == granted(timeout)
+        assert welcome.timeout_ms == granted_timeout(timeout)
         assert welcome.session_id not in [0, *(one.id for one in self.sessions)]
         self.sessions.append(
-            Session(welcome.session_id, welcome.password or b"", granted(timeout), self.monotonic_ms, peer)
+            Session(welcome.session_id, welcome.password or b"", granted_timeout(timeout), self.monotonic_ms, peer)
         )
         peer.create(self.sessions[-1].path, flags=EPHEMERAL)
         self.zxid += 2
@@ -111,14 +111,14 @@ class Living(RuleBasedStateMachine):
         welcome = peer.connect(timeout, one.id, bytes(16) if forged == 0 else one.password)
 
         if before is not None:
-            assert before.closed  # even for a forged password
+            assert before.closed  # a forged password also closes the earlier connection
             assert before.pop_output() == b""
             one.peer = None
         if forged == 0 or not one.alive:
             assert (welcome, peer.closed) == (REFUSED, True)
             return
-        assert welcome == ConnectResponse(granted(timeout), one.id, one.password, False)
-        one.peer, one.timeout = peer, granted(timeout)
+        assert welcome == ConnectResponse(granted_timeout(timeout), one.id, one.password, False)
+        one.peer, one.timeout = peer, granted_timeout(timeout)
         self.heard_of(one)
 
     @rule(at=which)
@@ -144,7 +144,7 @@ class Living(RuleBasedStateMachine):
     @rule(at=which, scheme=st.sampled_from(["digest", "ip"]))
     def prove_who_one_is(self, at: int, scheme: str) -> None:
         if (one := self.served(at)) is not None and one.peer is not None:
-            assert one.peer.auth(scheme, b"u:p").err == 0  # auth does not extend the session
+            assert one.peer.auth(scheme, b"u:p").err == 0  # a login does not extend the session
 
     @rule(at=which)
     def fail_to_prove_who_one_is(self, at: int) -> None:
@@ -170,7 +170,7 @@ class Living(RuleBasedStateMachine):
             assert (reply.err, reply.zxid, one.peer.closed) == (0, self.zxid, True)
             one.alive, one.peer = False, None
 
-    # --- time ---
+    # --- passing time ---
 
     @rule(milliseconds=durations, wall=st.sampled_from([0, 1, -86_400_000, 10**9]))
     def let_time_pass(self, milliseconds: int, wall: int) -> None:
@@ -224,13 +224,13 @@ class Living(RuleBasedStateMachine):
 
 @pytest.mark.slow
 def test_sessions_live_as_long_as_in_model() -> None:
-    run_state_machine_as_test(Living, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(SessionMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
 
 
 # --- one silent client, to the millisecond ---
 
 
-def ended_at(engine: Engine, peer: Peer, start: int, step: int) -> int:
+def find_end_time(engine: Engine, peer: Peer, start: int, step: int) -> int:
     """Advance the time in steps until the server closes the connection; return that monotonic time."""
     monotonic_ms = start
     while not peer.closed:
@@ -257,7 +257,7 @@ def test_silent_session_expires_within_one_more_tick(start: int, timeout: int, t
     peer = Peer(engine)
     peer.connect(timeout)
 
-    lived = ended_at(engine, peer, start, step) - start
+    lived = find_end_time(engine, peer, start, step) - start
 
     assert timeout < lived <= timeout + tick + step
 
@@ -325,7 +325,7 @@ def test_connection_without_handshake_is_closed(start: int) -> None:
     engine = make_engine(monotonic_ms=start)
     peer = Peer(engine)
 
-    lived = ended_at(engine, peer, start, 100) - start
+    lived = find_end_time(engine, peer, start, 100) - start
 
     assert 10_000 < lived <= 20_100
     assert peer.pop_output() == b""

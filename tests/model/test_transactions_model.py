@@ -55,8 +55,16 @@ MAY_HOLD = {
     OpCode.SET_DATA: st.builds(r.SetDataRequest, paths, datas, versions),
     OpCode.CHECK: st.builds(r.CheckVersionRequest, paths, versions),
 }
-OFTEN = [OpCode.CREATE, OpCode.CREATE, OpCode.CREATE, OpCode.DELETE, OpCode.DELETE, OpCode.SET_DATA, *MAY_HOLD]
-inside = st.sampled_from(OFTEN).flatmap(lambda op: st.tuples(st.just(op), MAY_HOLD[op]))
+OPERATION_WEIGHTS = [
+    OpCode.CREATE,
+    OpCode.CREATE,
+    OpCode.CREATE,
+    OpCode.DELETE,
+    OpCode.DELETE,
+    OpCode.SET_DATA,
+    *MAY_HOLD,
+]
+inside = st.sampled_from(OPERATION_WEIGHTS).flatmap(lambda op: st.tuples(st.just(op), MAY_HOLD[op]))
 acl_changes = st.tuples(st.just(OpCode.SET_ACL), st.builds(r.SetACLRequest, paths, acls, versions))
 writes = st.one_of(inside, inside, inside, acl_changes)
 many, few = st.lists(inside, min_size=1, max_size=8), st.lists(writes, max_size=12)
@@ -72,7 +80,7 @@ class World:
     watcher: Peer
 
     def do(self, op: OpCode, body: Record) -> Record | int:
-        """Run a single operation; return the record of its reply, or its error."""
+        """Run a single operation. Return the record of its reply, or its error code."""
         if op == OpCode.CHECK:
             return self.together([(op, body)])[0]
         (reply,) = self.writer.send(op, body.encode())
@@ -81,7 +89,7 @@ class World:
         return reply.err or response.decode(reply.body)
 
     def together(self, operations: list[Operation]) -> list[Record | int]:
-        """Run operations in a transaction; return the record or the error of each.
+        """Run operations in a transaction. Return the record or the error code of each.
 
         Only a quota with unparsable limits makes the whole request fail here, as if its bytes were malformed.
         """
@@ -102,7 +110,7 @@ class World:
         self.watcher.call(OpCode.ADD_WATCH, r.AddWatchRequest("/b", 1))
 
     def picture(self) -> dict[str, Any]:
-        """Everything that a client can ever see."""
+        """Return everything that a client can see of the server."""
         engine = self.engine
         return {
             "nodes": {
@@ -123,17 +131,17 @@ class World:
 
 
 def kept_lists(engine: Engine) -> Counter[tuple[ACL, ...]]:
-    """The interned ACL lists, except the common one, with their use counts."""
+    """Return the interned ACL lists with their use counts, except the common list."""
     return Counter({engine.acls.list(key): engine.acls._lists[key].uses for key in engine.acls.lists()})
 
 
 def used_lists(engine: Engine) -> Counter[tuple[ACL, ...]]:
-    """The same lists, counted in the tree."""
+    """Return the same lists with the numbers of their uses in the tree."""
     return Counter(engine.acls.list(node.acl) for _, node in engine.tree.walk() if node.acl)
 
 
-def world(before: list[Operation], *, enforce_quota: bool = False) -> World:
-    """A world where all operations of *before* have been tried."""
+def make_world(before: list[Operation], *, enforce_quota: bool = False) -> World:
+    """Return a world after trying all operations of *before*."""
     engine = make_engine(EngineSettings(enforce_quota=enforce_quota), now=NOW)
     made = World(engine, Peer(engine), Peer(engine))
     for peer in (made.writer, made.watcher):
@@ -158,10 +166,10 @@ failure = (OpCode.CHECK, r.CheckVersionRequest("/none", -1))
 @pytest.mark.slow
 @moderate
 @given(before=few, tried=many, never=st.lists(inside, max_size=2), enforced=st.booleans())
-def test_failed_transaction_leaves_no_trace(
+def test_failed_transaction_restores_state(
     before: list[Operation], tried: list[Operation], never: list[Operation], enforced: bool
 ) -> None:
-    it = world(before, enforce_quota=enforced)
+    it = make_world(before, enforce_quota=enforced)
     it.watch()
     seen = it.picture()
 
@@ -174,10 +182,10 @@ def test_failed_transaction_leaves_no_trace(
 @pytest.mark.slow
 @moderate
 @given(before=few, tried=many, after=few, enforced=st.booleans())
-def test_failed_transaction_equals_empty_one(
+def test_failed_transaction_has_same_effects_as_empty_one(
     before: list[Operation], tried: list[Operation], after: list[Operation], enforced: bool
 ) -> None:
-    one, other = world(before, enforce_quota=enforced), world(before, enforce_quota=enforced)
+    one, other = make_world(before, enforce_quota=enforced), make_world(before, enforce_quota=enforced)
     one.watch()
     other.watch()
 
@@ -195,7 +203,7 @@ def test_failed_transaction_equals_empty_one(
 def test_failed_transaction_has_one_error_result(
     before: list[Operation], tried: list[Operation], never: list[Operation]
 ) -> None:
-    it = world(before)
+    it = make_world(before)
 
     codes = it.together([*tried, failure, *never])
     at = next(at for at, code in enumerate(codes) if code != 0)
@@ -205,18 +213,18 @@ def test_failed_transaction_has_one_error_result(
     assert codes[at] not in (0, NOT_TRIED)
 
 
-# --- a successful one ---
+# --- a successful transaction ---
 
 
-def at_most(zxid: int, seen: Any) -> Any:
-    """A copy of *seen* with every zxid above *zxid* replaced by ``zxid + 1``."""
+def without_later_zxid(zxid: int, seen: Any) -> Any:
+    """Return a copy of *seen* where every zxid above *zxid* is replaced by ``zxid + 1``."""
     if isinstance(seen, r.Stat):
         zxids = {name: min(getattr(seen, name), zxid + 1) for name in ("czxid", "mzxid", "pzxid")}
         return r.Stat(**{name: zxids.get(name, getattr(seen, name)) for name in r.Stat.__match_args__})
     if isinstance(seen, r.Create2Response):
-        return r.Create2Response(seen.path, at_most(zxid, seen.stat))
+        return r.Create2Response(seen.path, without_later_zxid(zxid, seen.stat))
     if isinstance(seen, r.StatResponse):
-        return r.StatResponse(at_most(zxid, seen.stat))
+        return r.StatResponse(without_later_zxid(zxid, seen.stat))
     return seen
 
 
@@ -224,7 +232,7 @@ def at_most(zxid: int, seen: Any) -> Any:
 @moderate
 @given(before=few, wanted=many)
 def test_transaction_equals_its_operations_except_zxid(before: list[Operation], wanted: list[Operation]) -> None:
-    one, other = world(before), world(before)
+    one, other = make_world(before), make_world(before)
     one.watch()
     other.watch()
     start = one.engine.zxid
@@ -237,7 +245,9 @@ def test_transaction_equals_its_operations_except_zxid(before: list[Operation], 
 
     results = other.together([operation for operation, _ in done])
 
-    assert [at_most(start, result) for result in results] == [at_most(start, result) for _, result in done]
+    assert [without_later_zxid(start, result) for result in results] == [
+        without_later_zxid(start, result) for _, result in done
+    ]
     assert other.watcher.receive() == one.watcher.receive()
     assert without_zxids(other, start) == without_zxids(one, start)
 
@@ -245,7 +255,10 @@ def test_transaction_equals_its_operations_except_zxid(before: list[Operation], 
 def without_zxids(it: World, start: int) -> dict[str, Any]:
     picture = it.picture()
     nodes = picture.pop("nodes")
-    seen = {path: (data, at_most(start, r.Stat.decode(stat)), *rest) for path, (data, stat, *rest) in nodes.items()}
+    seen = {
+        path: (data, without_later_zxid(start, r.Stat.decode(stat)), *rest)
+        for path, (data, stat, *rest) in nodes.items()
+    }
     return {**picture, "nodes": seen}
 
 
@@ -253,7 +266,7 @@ def without_zxids(it: World, start: int) -> dict[str, Any]:
 @moderate
 @given(before=few, wanted=many)
 def test_all_changes_of_transaction_have_one_zxid(before: list[Operation], wanted: list[Operation]) -> None:
-    it = world(before)
+    it = make_world(before)
     it.watch()
     before_it = {path: r.Stat.decode(node.stat()) for path, node in it.engine.tree.walk()}
     start = it.engine.zxid
@@ -295,7 +308,7 @@ steps = st.one_of(
 @example([[(OpCode.SET_ACL, r.SetACLRequest("/a/x", CREATOR_ALL_ACL, -1))], LAST_USE], False)
 @example([[(OpCode.SET_ACL, r.SetACLRequest("/a/x", CREATOR_ALL_ACL, -1))], [*LAST_USE, failure]], False)
 def test_kept_acl_lists_are_exactly_those_in_use(script: list[list[Operation]], closes: bool) -> None:
-    it = world([])
+    it = make_world([])
     for operations in script:
         if len(operations) == 1:
             it.do(*operations[0])
@@ -312,7 +325,7 @@ def test_kept_acl_lists_are_exactly_those_in_use(script: list[list[Operation]], 
 @moderate
 @given(few)
 def test_acl_lists_of_expired_nodes_are_forgotten(before: list[Operation]) -> None:
-    it = world(before)
+    it = make_world(before)
 
     it.engine.set_time(NOW + 120_000, 120_000)
     it.engine.tick()
@@ -330,7 +343,7 @@ def test_acl_lists_of_expired_nodes_are_forgotten(before: list[Operation]) -> No
 def test_counters_of_nodes_and_bytes_match_tree(
     before: list[Operation], done: list[Operation], tried: list[Operation]
 ) -> None:
-    it = world(before)
+    it = make_world(before)
     it.together(done)
     it.together([*tried, failure])
 

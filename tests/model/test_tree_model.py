@@ -30,7 +30,7 @@ BAD_ARGUMENTS, NO_NODE, BAD_VERSION, NO_CHILDREN_FOR_EPHEMERALS, NODE_EXISTS, NO
     -111,
 )
 EPHEMERAL, SEQUENTIAL, CONTAINER, TTL = (1, 3), (2, 3, 6), 4, (5, 6)
-BOOT = [  # path, cversion, aversion, numChildren
+INITIAL_NODES = [  # path, cversion, aversion, numChildren
     ("/", -1, 0, 1),
     ("/zookeeper", -2, 0, 2),
     ("/zookeeper/quota", 0, 0, 0),
@@ -40,7 +40,7 @@ BOOT = [  # path, cversion, aversion, numChildren
 
 @dataclass
 class Node:
-    """The model's facts about a node: those that a client sees, and the number of children ever created."""
+    """The model's facts about a node: the facts that a client sees, and the number of children ever created."""
 
     data: bytes | None
     stat: r.Stat
@@ -51,7 +51,9 @@ class Model:
     """A dictionary of nodes; every attempted write consumes a zxid, and the first broken rule determines the error."""
 
     def __init__(self, zxid: int) -> None:
-        self.nodes = {path: Node(b"", r.Stat(*[0] * 5, *versions, 0, 0, count, 0)) for path, *versions, count in BOOT}
+        self.nodes = {
+            path: Node(b"", r.Stat(*[0] * 5, *versions, 0, 0, count, 0)) for path, *versions, count in INITIAL_NODES
+        }
         self.zxid = zxid
         self.now = NOW
 
@@ -77,7 +79,7 @@ class Model:
 
     def delete(self, path: str, version: int) -> int:
         self.zxid += 1
-        if path in [boot[0] for boot in BOOT]:
+        if path in [boot[0] for boot in INITIAL_NODES]:
             return BAD_ARGUMENTS
         if path not in self.nodes:
             return NO_NODE
@@ -126,8 +128,8 @@ flags = st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 6])
 who = st.integers(0, 1)
 
 
-class Trees(RuleBasedStateMachine):
-    """Two sessions change one tree."""
+class TreeMachine(RuleBasedStateMachine):
+    """A state machine of two sessions that change one tree."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,15 +143,15 @@ class Trees(RuleBasedStateMachine):
         return peer
 
     def write(self, at: int, op: OpCode, body: Record) -> tuple[int, bytes]:
-        """Send a write; its zxid is the zxid of the attempt, even if it fails."""
+        """Send a write. Return its error code and body. Even a failed write must use the next zxid."""
         (reply,) = self.peers[at].send(op, body.encode())
         assert reply.zxid == self.model.zxid
         assert reply.err == OK or reply.body == b""
         return reply.err, reply.body
 
     def node(self, place: int) -> str:
-        """Return a path, in most cases of an existing node that can be deleted."""
-        changeable = sorted(set(self.model.nodes) - {boot[0] for boot in BOOT})
+        """Return a path, usually of an existing node that can be deleted."""
+        changeable = sorted(set(self.model.nodes) - {boot[0] for boot in INITIAL_NODES})
         return [*changeable, "/", "/zookeeper", "/none/x"][place % (len(changeable) + 3)]
 
     def session(self, at: int) -> int:
@@ -235,4 +237,4 @@ class Trees(RuleBasedStateMachine):
 
 @pytest.mark.slow
 def test_tree_behaves_like_dictionary() -> None:
-    run_state_machine_as_test(Trees, settings=settings(max_examples=50, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(TreeMachine, settings=settings(max_examples=50, stateful_step_count=25, deadline=None))

@@ -38,13 +38,13 @@ TYPES: dict[int, list[tuple[str, str]]] = {
 """The types of watches that can be checked and removed, as stores and modes."""
 
 
-def above(path: str) -> str:
+def parent_path(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
 def ancestors(path: str) -> list[str]:
-    """All nodes above *path*, including the root."""
-    return [] if path == "/" else [above(path), *ancestors(above(path))]
+    """Return all ancestors of *path*, including the root."""
+    return [] if path == "/" else [parent_path(path), *ancestors(parent_path(path))]
 
 
 class Model:
@@ -56,9 +56,9 @@ class Model:
 
     def possible(self, kind: str, path: str) -> bool:
         if kind == "create":
-            return path not in self.nodes and above(path) in self.nodes
+            return path not in self.nodes and parent_path(path) in self.nodes
         if kind == "delete":
-            return path in self.nodes and path not in BOOT and path not in map(above, self.nodes - {"/"})
+            return path in self.nodes and path not in BOOT and path not in map(parent_path, self.nodes - {"/"})
         return path in self.nodes
 
     def change(self, kind: str, path: str) -> None:
@@ -67,11 +67,11 @@ class Model:
     def events(self, at: int, kind: str, path: str) -> list[Event]:
         """Return the events that a change sends to one connection, and remove the standard watches that they use up."""
         if kind == "create":
-            return self._fire(at, DATA, path, CREATED) + self._fire(at, CHILD, above(path), CHILDREN)
+            return self._fire(at, DATA, path, CREATED) + self._fire(at, CHILD, parent_path(path), CHILDREN)
         if kind == "set":
             return self._fire(at, DATA, path, CHANGED)
         gone = self._fire(at, DATA, path, DELETED) + self._fire(at, CHILD, path, DELETED)
-        return gone[:1] + self._fire(at, CHILD, above(path), CHILDREN)
+        return gone[:1] + self._fire(at, CHILD, parent_path(path), CHILDREN)
 
     def _fire(self, at: int, store: str, path: str, event: int) -> list[Event]:
         mine = {(store, path, mode) for mode in (ONCE, PERSISTENT, RECURSIVE)}
@@ -97,8 +97,8 @@ def operation(kind: str, path: str) -> tuple[OpCode, Record]:
     }[kind]
 
 
-class Watching(RuleBasedStateMachine):
-    """Two connections watch and write."""
+class WatchMachine(RuleBasedStateMachine):
+    """A state machine of two connections that watch and write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,13 +115,13 @@ class Watching(RuleBasedStateMachine):
         return peer
 
     def ask(self, at: int, op: OpCode, body: Record | bytes) -> int:
-        """Send a request; all events that it causes must arrive before its reply."""
+        """Send a request, and return its error code. All events that it causes must arrive before the reply."""
         replies = self.peers[at].send(op, body if isinstance(body, bytes) else body.encode())
         assert [reply.xid == -1 for reply in replies] == [True] * (len(replies) - 1) + [False]
         return replies[-1].err
 
     def heard(self, at: int) -> list[Event]:
-        """Return the events of one connection since the last call; all must have the zxid of the last change."""
+        """Return the events of one connection since the last call. All must have the zxid of the last change."""
         peer = self.peers[at]
         peer._sort(peer.pop_output())
         assert all(reply.zxid == self.engine.zxid for reply in peer.inbox)
@@ -133,7 +133,7 @@ class Watching(RuleBasedStateMachine):
             heard = self.heard(at)
             assert (heard if ordered else sorted(heard)) == (expected if ordered else sorted(expected)), at
 
-    # --- watching ---
+    # --- steps that set and remove watches ---
 
     @rule(at=who, path=paths)
     def watch_with_exists(self, at: int, path: str) -> None:
@@ -189,7 +189,7 @@ class Watching(RuleBasedStateMachine):
         self.peers[at] = self.connected(welcome.session_id, welcome.password)
         self.model.watches[at].clear()
 
-    # --- changing ---
+    # --- steps that change the tree ---
 
     @rule(at=who, change=changes)
     def change_one_thing(self, at: int, change: Change) -> None:
@@ -248,5 +248,5 @@ class Watching(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_connections_get_events_of_model() -> None:
-    run_state_machine_as_test(Watching, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
+def test_connections_get_same_events_as_in_model() -> None:
+    run_state_machine_as_test(WatchMachine, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))

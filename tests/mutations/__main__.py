@@ -1,4 +1,4 @@
-"""Plant defects one by one, and run tests until one fails: ``make mutations``.
+"""The program of ``make mutations``, which plants defects one by one, and runs tests until one fails.
 
 Each defect is planted in a copy of the project, so the sources stay unchanged. First all tests of ``make test`` that
 need no Java run without a defect, and the lines that they execute are recorded. Then, for each defect, the tests that
@@ -31,8 +31,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from mutations.mutants import SOURCES, Mutant, mutants_of
-from mutations.plugin import ONLY, TRACE_INTO, Trace, merged, read_traces
+from mutations.mutants import SOURCES, Mutant, find_mutants
+from mutations.plugin import ONLY, TRACE_INTO, Trace, merge_traces, read_traces
 
 ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = tuple(
@@ -50,10 +50,10 @@ STRAIGHT: Final = ROOT / "server" / "core" / "ops" / "straight.py"
 TRACE_FILE: Final = ROOT / "build" / "mutations.json"
 """The recorded lines of the previous run."""
 START_S: Final = 15
-"""The longest start of pytest, in seconds."""
+"""Limit for the start of pytest, in seconds."""
 
 
-class Part(NamedTuple):
+class SourcePart(NamedTuple):
     """A part of the sources.
 
     Args:
@@ -69,14 +69,14 @@ class Part(NamedTuple):
     def mutants(self) -> list[Mutant]:
         """Return all defects that can be planted here."""
         files = sorted({file for pattern in SOURCES[self.name] for file in ROOT.glob(pattern)} - {STRAIGHT})
-        return [mutant for file in files for mutant in mutants_of(ROOT, file)]
+        return [mutant for file in files for mutant in find_mutants(ROOT, file)]
 
 
 PARTS: Final = (
-    Part("core", 40, ("tests/cli/test_data_dir",)),
-    Part("storage", 20, ("tests/server/storage", "tests/cli/test_data_dir")),
-    Part("session", 20, ("tests/client/test_",)),
-    Part("recipes", 20, ("tests/client/recipes",)),
+    SourcePart("core", 40, ("tests/cli/test_data_dir",)),
+    SourcePart("storage", 20, ("tests/server/storage", "tests/cli/test_data_dir")),
+    SourcePart("session", 20, ("tests/client/test_",)),
+    SourcePart("recipes", 20, ("tests/client/recipes",)),
 )
 
 
@@ -91,7 +91,7 @@ def main() -> int:
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exit normally, which also stops child processes
     if arguments.again is None:
-        chosen = choose(arguments.count, Random(arguments.seed), arguments.part)
+        chosen = choose_mutants(arguments.count, Random(arguments.seed), arguments.part)
     else:
         listed = dict.fromkeys(re.findall(r"not found: (.*)", arguments.again.read_text()))
         every = {str(mutant): (part, mutant) for part in PARTS for mutant in part.mutants()}
@@ -116,9 +116,9 @@ def main() -> int:
     return 0 if found >= 0.95 * len(chosen) else 1
 
 
-def choose(count: int, rng: Random, only: str | None) -> list[tuple[Part, Mutant]]:
+def choose_mutants(count: int, rng: Random, only: str | None) -> list[tuple[SourcePart, Mutant]]:
     """Choose defects at random, by the share of each part."""
-    chosen: list[tuple[Part, Mutant]] = []
+    chosen: list[tuple[SourcePart, Mutant]] = []
     for part in PARTS:
         if only not in (None, part.name):
             continue
@@ -139,16 +139,16 @@ class Trial:
 
     def __init__(self, folder: Path, jobs: int) -> None:
         self._folder = folder
-        self._at_once = jobs
+        self._parallel_jobs = jobs
         self._trace = Trace({}, [], {})
-        self._sound: set[str] = set()  # tests that have passed here without a defect
-        self._times = itertools.count(int(time.time()))  # unique mtimes, or old bytecode would look fresh
+        self._sound_tests: set[str] = set()  # tests that have passed here without a defect
+        self._unique_mtimes = itertools.count(int(time.time()))  # unique mtimes, or old bytecode would look fresh
         self._copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(jobs):
             self._copies.put(_copy(folder / str(number)))
 
     def trace(self, *, since: bool) -> set[str]:
-        """Run all tests without a defect and record the lines they execute; return the tests that fail.
+        """Run all tests without a defect, and record the lines that they execute. Return the tests that fail.
 
         Args:
             since: Whether to run only test files that have changed since the previous run.
@@ -168,24 +168,24 @@ class Trial:
             began = time.monotonic()
             into = self._folder / "traces"
             into.mkdir()
-            options = ["-n", str(self._at_once), "--dist", "loadfile", "-p", "mutations.plugin"]
-            end = run(folder, [*options, *(tests if since else TESTS)], {TRACE_INTO: str(into)}, 3600)
+            options = ["-n", str(self._parallel_jobs), "--dist", "loadfile", "-p", "mutations.plugin"]
+            end = run_pytest(folder, [*options, *(tests if since else TESTS)], {TRACE_INTO: str(into)}, 3600)
             new = read_traces(into)
             if not new.seconds or not (end.passed or end.failed):
                 raise RuntimeError(f"the tests could not be run: {end.output}")
             print(f"{time.monotonic() - began:.0f} s without a defect: {len(new.seconds)} tests", flush=True)
-            self._trace = merged([self._trace, new])
+            self._trace = merge_traces([self._trace, new])
         TRACE_FILE.parent.mkdir(exist_ok=True)
         TRACE_FILE.write_text(json.dumps((files, self._trace)))
         broken = {test for test in end.failed if not self._run(folder, [test]).passed}  # tracing makes tests slow
         self._copies.put(folder)
         return broken
 
-    def run(self, chosen: list[tuple[Part, Mutant]]) -> list[Mutant]:
-        """Try defects; return those that no test finds."""
+    def run(self, chosen: list[tuple[SourcePart, Mutant]]) -> list[Mutant]:
+        """Try defects. Return the defects that no test finds."""
         alive: list[Mutant] = []
         began = time.monotonic()
-        pool = ThreadPoolExecutor(self._at_once)
+        pool = ThreadPoolExecutor(self._parallel_jobs)
         try:
             running = {pool.submit(self._finder, part, mutant): mutant for part, mutant in chosen}
             for number, done in enumerate(as_completed(running), 1):
@@ -198,14 +198,14 @@ class Trial:
                 if number % 10 == 0:
                     minutes = (time.monotonic() - began) / 60
                     print(f"{number} of {len(chosen)} tried, {len(alive)} not found, {minutes:.0f} minutes", flush=True)
-        finally:  # even after an interrupt
+        finally:  # also after an interrupt
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(LIVE):
+            for process in list(LIVE_PROCESSES):
                 _kill(process)
         return alive
 
-    def _finder(self, part: Part, mutant: Mutant) -> str:
-        """Plant a defect; return the test that finds it, or an empty string."""
+    def _finder(self, part: SourcePart, mutant: Mutant) -> str:
+        """Plant a defect. Return the test that finds the defect, or an empty string."""
         folder = self._copies.get()
         file = folder / mutant.file
         before, planted = file.read_text(), mutant.source(folder)
@@ -233,21 +233,21 @@ class Trial:
 
     def _is_sound(self, folder: Path, tests: list[str]) -> bool:
         """Return whether tests pass without a defect, in a run of the same kind."""
-        if not self._sound.issuperset(tests):
+        if not self._sound_tests.issuperset(tests):
             if not self._run(folder, tests).passed:
                 print(f"fails without a defect: {tests}", flush=True)
                 return False
-            self._sound.update(tests)
+            self._sound_tests.update(tests)
         return True
 
-    def _tests(self, part: Part, mutant: Mutant) -> list[list[str]]:
+    def _tests(self, part: SourcePart, mutant: Mutant) -> list[list[str]]:
         """Return the lists of tests to run for a defect, in order."""
         lines = self._trace.lines.get(mutant.file, {})
         every = list(self._trace.seconds)
         stem = Path(mutant.file).stem.lstrip("_")
         near = {test for test in every if f"/test_{stem}" in test}
         executing = {every[test] for line in mutant.lines for test in lines.get(str(line), ())}
-        executing = executing or near  # for lines that an import executes
+        executing = executing or near  # an import executes the line, so no test is recorded for it
         near &= executing
         elsewhere = {test for test in self._trace.processes if test.startswith(part.processes)}
         quick = {test for test in executing if self._trace.seconds[test] < 0.5}
@@ -269,11 +269,11 @@ class Trial:
         only.write_text("\n".join(tests))
         files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
         seconds = TIMEOUT_FACTOR * (self._seconds(tests) + START_S)
-        return run(folder, ["-x", "-n", "0", "-p", "mutations.plugin", *files], {ONLY: str(only)}, seconds)
+        return run_pytest(folder, ["-x", "-n", "0", "-p", "mutations.plugin", *files], {ONLY: str(only)}, seconds)
 
     def _write(self, file: Path, source: str) -> None:
         file.write_text(source)
-        stamp = next(self._times)
+        stamp = next(self._unique_mtimes)
         os.utime(file, (stamp, stamp))
 
 
@@ -308,11 +308,11 @@ class PytestResult(NamedTuple):
         return self.code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
-LIVE: Final[set[subprocess.Popen[bytes]]] = set()
+LIVE_PROCESSES: Final[set[subprocess.Popen[bytes]]] = set()
 """The running processes."""
 
 
-def run(folder: Path, options: list[str], settings: dict[str, str], seconds: float) -> PytestResult:
+def run_pytest(folder: Path, options: list[str], settings: dict[str, str], seconds: float) -> PytestResult:
     """Run tests in a copy of the project."""
     output = folder.with_suffix(".out")
     with output.open("wb") as stdout:
@@ -331,14 +331,14 @@ def run(folder: Path, options: list[str], settings: dict[str, str], seconds: flo
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        LIVE.add(process)
+        LIVE_PROCESSES.add(process)
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             code = None
         finally:
             _kill(process)
-            LIVE.discard(process)
+            LIVE_PROCESSES.discard(process)
     text = output.read_text(errors="replace")
     failed = re.findall(r"^(?:FAILED|ERROR) (tests/\S+\.py(?:::.*?)?)(?: - .*)?$", text, re.MULTILINE)
     return PytestResult(code, frozenset(failed if code else ()), text[-2000:])

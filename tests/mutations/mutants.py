@@ -12,11 +12,11 @@ COMPARES: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
-BINARY: Final[dict[type[ast.operator], type[ast.operator]]] = {
+OPERATOR_SWAPS: Final[dict[type[ast.operator], type[ast.operator]]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.LShift: ast.RShift,
     ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
-NAMES: Final = {
+NAME_SWAPS: Final = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is",
     ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in", ast.Add: "+", ast.Sub: "-", ast.Mult: "*",
     ast.FloorDiv: "//", ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|",
@@ -28,14 +28,14 @@ SOURCES: Final = {
     "recipes": ("client/recipes/*.py",),
 }
 """The parts that receive defects, as globs."""
-SILENT: Final = frozenset({"__repr__", "__str__", "__hash__"})
+EXEMPT_FUNCTIONS: Final = frozenset({"__repr__", "__str__", "__hash__"})
 """Functions whose results are only displayed, or have no meaning of their own."""
 LOGS: Final = frozenset({"debug", "info", "warning", "error", "exception", "log"})
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A defect.
+    """A defect that can be planted in a module.
 
     Args:
         file: The module, relative to the root.
@@ -64,7 +64,7 @@ class Mutant:
         raise ValueError(f"there is no such mutant: {self}")
 
 
-def mutants_of(root: Path, file: Path) -> list[Mutant]:
+def find_mutants(root: Path, file: Path) -> list[Mutant]:
     """Return all defects of a module."""
     name = file.relative_to(root).as_posix()
     tree = ast.parse(file.read_text())
@@ -86,7 +86,7 @@ def _lines(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> range:
 
 
 class _Change:
-    """A change of one field of a node."""
+    """A change of one field of a syntax node."""
 
     def __init__(self, node: ast.AST, field: str, value: object, place: int | None = None) -> None:
         self._node, self._field, self._value, self._place = node, field, value, place
@@ -105,16 +105,16 @@ def _changes(tree: ast.AST) -> Iterator[tuple[int, str, _Change]]:
         if isinstance(node, ast.Compare):
             for number, op in enumerate(node.ops):
                 other = COMPARES[type(op)]
-                yield line, f"{NAMES[type(op)]} becomes {NAMES[other]}", _Change(node, "ops", other(), number)
+                yield line, f"{NAME_SWAPS[type(op)]} becomes {NAME_SWAPS[other]}", _Change(node, "ops", other(), number)
         elif isinstance(node, ast.BoolOp):
             is_and = isinstance(node.op, ast.And)
             what = "and becomes or" if is_and else "or becomes and"
             yield line, what, _Change(node, "op", ast.Or() if is_and else ast.And())
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             yield line, "not is left out", _Change(parent, field, node.operand, place)
-        elif isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in BINARY:
-            other_ = BINARY[type(node.op)]
-            yield line, f"{NAMES[type(node.op)]} becomes {NAMES[other_]}", _Change(node, "op", other_())
+        elif isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in OPERATOR_SWAPS:
+            other_ = OPERATOR_SWAPS[type(node.op)]
+            yield line, f"{NAME_SWAPS[type(node.op)]} becomes {NAME_SWAPS[other_]}", _Change(node, "op", other_())
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
             yield line, f"{node.value} becomes {not node.value}", _Change(node, "value", not node.value)
         elif isinstance(node, ast.Constant) and type(node.value) is int:
@@ -147,7 +147,7 @@ def _code(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
     while pending:
         parent, inside = pending.pop(0)
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            if parent.name in SILENT:
+            if parent.name in EXEMPT_FUNCTIONS:
                 continue
             inside = True
         for field, value in ast.iter_fields(parent):

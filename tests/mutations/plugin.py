@@ -22,7 +22,7 @@ ONLY: Final = "ZOOLET_MUTATIONS_ONLY"
 
 
 class Trace(NamedTuple):
-    """The recorded facts about tests.
+    """The recorded lines, durations and processes of tests.
 
     Args:
         seconds: Duration of each test.
@@ -54,10 +54,10 @@ class Trace(NamedTuple):
 
 def read_traces(folder: Path) -> Trace:
     """Return the merged traces of all processes, read from a folder."""
-    return merged([Trace(*json.loads(file.read_text())) for file in folder.iterdir()])
+    return merge_traces([Trace(*json.loads(file.read_text())) for file in folder.iterdir()])
 
 
-def merged(traces: Iterable[Trace]) -> Trace:
+def merge_traces(traces: Iterable[Trace]) -> Trace:
     """Merge several traces into one."""
     seconds: dict[str, float] = {}
     processes: set[str] = set()
@@ -74,8 +74,8 @@ def merged(traces: Iterable[Trace]) -> Trace:
     return Trace(seconds, sorted(processes), lines)
 
 
-class Tracing:
-    """Records lines, durations and processes.
+class LineRecorder:
+    """A plugin that records executed lines, durations and started processes.
 
     Args:
         root: The folder of the project.
@@ -111,8 +111,8 @@ class Tracing:
             self._coverage.switch_context("")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add a step of a test to its time."""
-        if report.nodeid in self._seconds:  # otherwise the test ran in another process
+        """Add the duration of a test's step to the test's total."""
+        if report.nodeid in self._seconds:  # absent if the test ran in another process
             self._seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
@@ -130,8 +130,8 @@ class Tracing:
         (self._into / f"{os.getpid()}.json").write_text(json.dumps(trace))
 
 
-class Only:
-    """Runs only the tests of a list.
+class SelectedTests:
+    """A plugin that runs only listed tests.
 
     Args:
         tests: Their ids.
@@ -146,7 +146,7 @@ class Only:
 
 
 # Start when this module is imported, because lines executed by imports belong to no test.
-_TRACING: Final = Tracing(Path.cwd(), Path(os.environ[TRACE_INTO])) if TRACE_INTO in os.environ else None
+_TRACING: Final = LineRecorder(Path.cwd(), Path(os.environ[TRACE_INTO])) if TRACE_INTO in os.environ else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -154,4 +154,4 @@ def pytest_configure(config: pytest.Config) -> None:
     if _TRACING is not None:
         config.pluginmanager.register(_TRACING)
     if only := os.environ.get(ONLY):
-        config.pluginmanager.register(Only(frozenset(Path(only).read_text().splitlines())))
+        config.pluginmanager.register(SelectedTests(frozenset(Path(only).read_text().splitlines())))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from mutations.mutants import mutants_of
-from mutations.plugin import Trace, merged
+from mutations.mutants import find_mutants
+from mutations.plugin import Trace, merge_traces
 
 MODULE = """
 LIMIT = 5
@@ -20,11 +20,11 @@ def is_small(number: int = 7) -> bool:
 """
 
 
-def test_each_defect_changes_code_differently(tmp_path: Path) -> None:
+def test_each_mutant_changes_code_differently(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(MODULE)
 
-    found = mutants_of(tmp_path, file)
+    found = find_mutants(tmp_path, file)
 
     assert sorted(mutant.what for mutant in found) == [
         "+ becomes -",
@@ -46,7 +46,7 @@ def test_traces_merge_and_drop_changed_files() -> None:
     one = Trace({"a.py::x": 1.0, "b.py::y": 2.0}, ["b.py::y"], {"m.py": {"3": [0, 1]}})
     two = Trace({"c.py::z": 3.0}, [], {"m.py": {"3": [0], "4": [0]}})
 
-    both = merged([one, two])
+    both = merge_traces([one, two])
 
     assert both == Trace(
         {"a.py::x": 1.0, "b.py::y": 2.0, "c.py::z": 3.0}, ["b.py::y"], {"m.py": {"3": [0, 1, 2], "4": [2]}}

@@ -37,18 +37,18 @@ def test_digest_id_is_user_and_hash_of_credentials(credentials: bytes, name: str
     assert digest_id(credentials) == name
 
 
-def test_credentials_without_colon_are_user_name() -> None:
+def test_credentials_without_colon_are_user_name_of_digest_id() -> None:
     user, _, digest = digest_id(b"justuser").partition(":")
 
     assert (user, len(digest), digest[-1:]) == ("justuser", 28, "=")
 
 
-def test_user_ends_at_first_colon_but_all_is_hashed() -> None:
+def test_user_name_of_credentials_ends_at_first_colon() -> None:
     assert digest_id(b"a:b:c").startswith("a:")
     assert digest_id(b"a:b:c") != digest_id(b"a:b")
 
 
-def test_common_acl_list_is_shared_object() -> None:
+def test_common_acl_list_decodes_to_shared_object() -> None:
     request = r.CreateRequest.decode(unhex("00000002 2f68 00000002 6869" + OPEN_BYTES + "00000000"))
 
     assert request.acl is OPEN_ACL_UNSAFE
@@ -68,24 +68,24 @@ def test_common_acl_list_is_shared_object() -> None:
         None,
     ],
 )
-def test_list_resembling_common_one_is_read_as_is(acl: tuple[ACL, ...] | None) -> None:
+def test_acl_list_similar_to_common_list_is_read_exactly(acl: tuple[ACL, ...] | None) -> None:
     request = r.SetACLRequest("/h", acl, 3)
 
     assert r.SetACLRequest.decode(request.encode()) == request
 
 
-def test_common_list_is_not_read_beyond_frame() -> None:
+def test_common_acl_list_is_not_read_beyond_end_of_record() -> None:
     raw = r.SetACLRequest("/h", OPEN_ACL_UNSAFE, 3).encode()
 
     with pytest.raises(ZooKeeperError):
         r.SetACLRequest.decode(raw, 0, len(raw) - 5)
 
 
-def test_permissions_have_bits_of_zookeeper() -> None:
+def test_permission_bits_match_zookeeper() -> None:
     assert (Perm.READ, Perm.WRITE, Perm.CREATE, Perm.DELETE, Perm.ADMIN, Perm.ALL) == (1, 2, 4, 8, 16, 31)
 
 
-def test_entries_of_other_libraries_are_converted() -> None:
+def test_acl_entries_of_other_libraries_are_converted() -> None:
     own = ACL(31, Id("auth", None))  # a null id is allowed, for example in scheme auth
     entry = SimpleNamespace(perms=1, id=SimpleNamespace(scheme="ip", id="::1"))
 

@@ -45,26 +45,26 @@ CODES = {
 
 
 @pytest.mark.parametrize(("code", "name"), CODES.items())
-def test_every_code_has_its_exception(code: int, name: str) -> None:
+def test_every_error_code_has_its_exception(code: int, name: str) -> None:
     error = error_for(code, "/h")
 
     assert (type(error).__name__, error.code, error.path) == (name, code, "/h")
     assert str(error).startswith("/h: ")
 
 
-def test_codes_are_those_of_zookeeper() -> None:
+def test_error_codes_match_zookeeper() -> None:
     assert {int(code) for code in ErrorCode} == {0, *CODES}
 
 
 @pytest.mark.parametrize("code", [-126, -9, -999, 7])
-def test_unknown_code_is_named_in_error(code: int) -> None:
+def test_error_of_unknown_code_contains_code(code: int) -> None:
     error = error_for(code)
 
     assert type(error) is ZooKeeperError
     assert str(code) in str(error)
 
 
-def test_error_without_docstrings_has_its_name() -> None:
+def test_error_text_without_docstrings_contains_class_name() -> None:
     command = [sys.executable, "-OO", "-c", "from zoolet.protocol.errors import NoNodeError; print(NoNodeError('/a'))"]
 
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -15,7 +15,7 @@ from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.framing import Frames, frame
 
 
-def test_frame_is_length_and_bytes() -> None:
+def test_frame_consists_of_length_and_bytes() -> None:
     assert frame(b"") == unhex("00000000")
     assert frame(b"abc") == unhex("00000003") + b"abc"
 
@@ -26,7 +26,7 @@ def test_frame_is_complete_after_last_byte() -> None:
     assert [frames.feed(bytes([byte])) for byte in frame(b"ab")] == [[], [], [], [], [], [b"ab"]]
 
 
-def test_frames_are_split_and_incomplete_rest_is_kept() -> None:
+def test_incomplete_frame_is_kept_for_next_bytes() -> None:
     frames = Frames()
 
     first = frames.feed(frame(b"a") + frame(b"") + frame(b"bc")[:5])
@@ -37,7 +37,7 @@ def test_frames_are_split_and_incomplete_rest_is_kept() -> None:
 
 @thorough
 @given(st.lists(st.binary(max_size=20), max_size=5), st.lists(st.integers(0, 120), max_size=8))
-def test_frames_are_independent_of_splitting(payloads: list[bytes], cuts: list[int]) -> None:
+def test_frames_do_not_depend_on_how_bytes_are_split(payloads: list[bytes], cuts: list[int]) -> None:
     raw = b"".join(map(frame, payloads))
     edges = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
     frames = Frames()
@@ -48,22 +48,22 @@ def test_frames_are_independent_of_splitting(payloads: list[bytes], cuts: list[i
 
 
 @pytest.mark.parametrize("length", [-1, -2, -(2**31 - 1) - 1, 11, (2**31 - 1)])
-def test_frame_of_invalid_length_is_refused_early(length: int) -> None:
+def test_frame_of_invalid_length_is_refused_before_its_body(length: int) -> None:
     with pytest.raises(MarshallingError):
         Frames(limit=10).feed(length.to_bytes(4, "big", signed=True))
 
 
-def test_frame_at_limit_is_accepted() -> None:
+def test_frame_of_exactly_maximum_size_is_accepted() -> None:
     assert Frames(limit=10).feed(frame(bytes(10))) == [bytes(10)]
 
 
-def test_default_limit_is_jute_maxbuffer() -> None:
+def test_default_frame_limit_is_jute_maxbuffer() -> None:
     assert Frames().feed((1_048_575).to_bytes(4, "big")) == []
     with pytest.raises(MarshallingError):
         Frames().feed((1_048_576).to_bytes(4, "big"))
 
 
-def test_announced_frame_needs_no_memory_yet() -> None:
+def test_incomplete_frame_does_not_allocate_announced_length() -> None:
     tracemalloc.start()
 
     payloads = Frames(limit=None).feed((2**31 - 1).to_bytes(4, "big") + b"a")

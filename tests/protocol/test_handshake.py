@@ -48,12 +48,12 @@ def test_connect_response_of_zookeeper_is_read() -> None:
     assert frame(ConnectResponse.decode(payload).encode()) == raw
 
 
-def test_refusal_is_zero_except_for_password_length() -> None:
+def test_session_refusal_is_all_zero_except_password_length() -> None:
     assert ConnectResponse().encode() == unhex("00000000 00000000 0000000000000000 00000010" + "00" * 16)
 
 
 @pytest.mark.parametrize(("last", "read_only"), [("", None), ("00", False), ("01", True), ("07", True)])
-def test_read_only_byte_is_optional_boolean(last: str, read_only: bool | None) -> None:
+def test_read_only_byte_of_connect_request_is_optional_boolean(last: str, read_only: bool | None) -> None:
     raw = unhex("00000007 0000000000000001 00000002 0000000000000003 ffffffff" + last)
 
     assert ConnectRequest.decode(raw) == ConnectRequest(1, 2, 3, None, read_only)

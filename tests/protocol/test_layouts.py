@@ -12,12 +12,12 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.calls import connected, session_of
+from support.calls import connect_peer, read_session_id
 from support.engine import make_engine
 from support.frames import request
 from support.numbers import NO_NODE
 from support.peer import Peer
-from support.record_strategies import HINTS, instances, ints, longs, name_of, quick, texts
+from support.record_strategies import HINTS, instances, ints, longs, quick, record_name, texts
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
@@ -29,12 +29,12 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.node import Children, Node
 from zoolet.server.core.watches import encode_event
 
-some = settings(max_examples=20, deadline=None)
+few_examples = settings(max_examples=20, deadline=None)
 
 # --- the layouts of fixed-size fields ---
 
 
-def leading(kind: type[Record]) -> list[str]:
+def leading_fixed_fields(kind: type[Record]) -> list[str]:
     """Return the names of the fixed-size fields at the start of a record."""
 
     def fixed(name: str) -> bool:
@@ -44,19 +44,19 @@ def leading(kind: type[Record]) -> list[str]:
     return list(takewhile(fixed, HINTS[kind]))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in HINTS if leading(kind)], ids=name_of)
+@pytest.mark.parametrize("kind", [kind for kind in HINTS if leading_fixed_fields(kind)], ids=record_name)
 @quick
 @given(data=st.data())
-def test_struct_of_record_is_layout_of_first_fields(kind: type[Record], data: st.DataObject) -> None:
+def test_record_struct_covers_leading_fixed_fields(kind: type[Record], data: st.DataObject) -> None:
     record = data.draw(instances(kind))
     layout = combined_struct(kind)
-    values = tuple(getattr(record, name) for name in leading(kind))
+    values = tuple(getattr(record, name) for name in leading_fixed_fields(kind))
 
     assert layout.pack(*values) == record.encode()[: layout.size]
     assert layout.unpack_from(record.encode()) == values
 
 
-@some
+@few_examples
 @given(xid=ints, op=ints, body=st.binary(max_size=12))
 def test_struct_of_length_and_header_equals_frame(xid: int, op: int, body: bytes) -> None:
     layout = combined_struct(Int, r.RequestHeader)
@@ -66,7 +66,7 @@ def test_struct_of_length_and_header_equals_frame(xid: int, op: int, body: bytes
     assert layout.unpack_from(raw) == (8 + len(body), xid, op)
 
 
-def test_variable_field_is_allowed_only_in_last_part() -> None:
+def test_combined_struct_allows_variable_field_only_in_last_part() -> None:
     assert combined_struct(Long, r.ReplyHeader, r.WatcherEvent).size == 8 + 16 + 8
     with pytest.raises(TypeError):
         combined_struct(r.WatcherEvent, Byte)
@@ -75,21 +75,21 @@ def test_variable_field_is_allowed_only_in_last_part() -> None:
 # --- strings, buffers, vectors ---
 
 
-@some
+@few_examples
 @given(st.none() | texts)
-def test_put_str_writes_same_as_field(value: str | None) -> None:
+def test_put_str_matches_string_field(value: str | None) -> None:
     assert put_str(value) == r.SyncRequest(value).encode()
 
 
-@some
+@few_examples
 @given(st.none() | st.binary(max_size=12))
-def test_put_bytes_writes_same_as_field(value: bytes | None) -> None:
+def test_put_bytes_matches_buffer_field(value: bytes | None) -> None:
     assert put_bytes(value) == r.SetSASLResponse(value).encode()
 
 
-@some
+@few_examples
 @given(st.none() | st.lists(texts, max_size=4))
-def test_put_strs_writes_same_as_field(values: list[str] | None) -> None:
+def test_put_strs_matches_vector_field(values: list[str] | None) -> None:
     fields: Any = values
 
     assert put_strs(values) == r.SetWatches(0, [], [], fields).encode()[16:]
@@ -114,7 +114,7 @@ def read_entries(buf: bytes, offset: int, end: int) -> tuple[AclList | None, int
     return None if count == -1 else tuple(entries), offset
 
 
-def outcome(read: Any, buf: bytes, offset: int, end: int) -> object:
+def decode_outcome(read: Any, buf: bytes, offset: int, end: int) -> object:
     """Return the decoded value, or MarshallingError if the bytes are invalid."""
     try:
         return read(buf, offset, end)
@@ -136,10 +136,10 @@ def test_fast_acl_reader_equals_entry_reader(
     buf = before + bytes(raw) + rest
     end = len(buf) - data.draw(st.integers(0, len(rest) + 1), "missing")
 
-    assert outcome(read_acl, buf, len(before), end) == outcome(read_entries, buf, len(before), end)
+    assert decode_outcome(read_acl, buf, len(before), end) == decode_outcome(read_entries, buf, len(before), end)
 
 
-@some
+@few_examples
 @given(acl_lists)
 def test_fast_acl_writer_equals_entry_writer(acl: AclList | None) -> None:
     entries = [] if acl is None else acl
@@ -148,20 +148,20 @@ def test_fast_acl_writer_equals_entry_writer(acl: AclList | None) -> None:
     assert write_acl(acl) == count.to_bytes(4, "big", signed=True) + b"".join([entry.encode() for entry in entries])
 
 
-def test_common_acl_list_is_written_as_its_entry() -> None:
+def test_common_acl_list_is_written_like_list_of_same_entry() -> None:
     assert write_acl(OPEN_ACL_UNSAFE) == OPEN_BYTES == write_acl((OPEN_ACL_UNSAFE[0],))
 
 
 # --- multiRead ---
 
-reading = st.sampled_from([(OpCode.GET_DATA, r.GetDataRequest), (OpCode.GET_CHILDREN, r.GetChildrenRequest)]).flatmap(
-    lambda kind: st.tuples(st.just(kind[0]), instances(kind[1]))
-)
+read_operations = st.sampled_from(
+    [(OpCode.GET_DATA, r.GetDataRequest), (OpCode.GET_CHILDREN, r.GetChildrenRequest)]
+).flatmap(lambda kind: st.tuples(st.just(kind[0]), instances(kind[1])))
 
 
-@some
-@given(st.lists(reading, max_size=4), st.binary(max_size=5))
-def test_fast_multi_read_reader_reads_paths(operations: list[tuple[OpCode, Any]], rest: bytes) -> None:
+@few_examples
+@given(st.lists(read_operations, max_size=4), st.binary(max_size=5))
+def test_fast_multi_read_reader_equals_operation_reader(operations: list[tuple[OpCode, Any]], rest: bytes) -> None:
     raw = wire.encode_operations(operations) + rest
 
     assert list(wire.iter_reads(raw, 0, len(raw))) == [
@@ -182,10 +182,10 @@ DATA = st.none() | st.binary(max_size=12)
 names = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/"), min_size=1), unique=True)
 
 
-def stat_of(node: Node) -> r.Stat:
+def stat_record(node: Node) -> r.Stat:
     """Return the Stat of a node as a record."""
     children = len(node.children or ())
-    is_container, is_ttl = node.owner == -(1 << 63), node.owner >> 56 == -1  # all other owners are sessions
+    is_container, is_ttl = node.owner == -(1 << 63), node.owner >> 56 == -1  # any other owner is a session id
     return r.Stat(
         czxid=node.czxid,
         mzxid=node.mzxid,
@@ -201,8 +201,8 @@ def stat_of(node: Node) -> r.Stat:
     )
 
 
-def change(node: Node, numbers: dict[str, int]) -> None:
-    """Set numbers of a node like the tree does."""
+def set_node_numbers(node: Node, numbers: dict[str, int]) -> None:
+    """Set numbers of a node as the tree does."""
     for name, number in numbers.items():
         setattr(node, name, number)
     node.encoding = None
@@ -214,17 +214,17 @@ def change(node: Node, numbers: dict[str, int]) -> None:
 @given(numbers=NUMBERS, data=DATA, children=names)
 def test_stat_of_node_equals_record(numbers: dict[str, int], data: bytes | None, children: list[str]) -> None:
     node = Node(data, 0, 0, 1, 2)
-    before, expected_before = node.stat(), stat_of(node).encode()
+    before, expected_before = node.stat(), stat_record(node).encode()
     node.children = Children()
     node.children.update({name: Node(None, 0, 0, 1, 2) for name in children})
 
-    change(node, numbers)
+    set_node_numbers(node, numbers)
 
     assert before == expected_before
-    assert node.stat() == stat_of(node).encode()
+    assert node.stat() == stat_record(node).encode()
 
 
-@some
+@few_examples
 @given(children=names, more=names)
 def test_encoded_child_names_equal_record(children: list[str], more: list[str]) -> None:
     known = Children()
@@ -237,9 +237,9 @@ def test_encoded_child_names_equal_record(children: list[str], more: list[str]) 
     assert known.encoded() == known.encoded() == r.GetChildrenResponse(list(dict.fromkeys(children + more))).encode()
 
 
-@some
+@few_examples
 @given(event=instances(r.WatcherEvent), zxid=longs)
-def test_event_is_header_and_record_in_frame(event: r.WatcherEvent, zxid: int) -> None:
+def test_event_frame_contains_header_and_record(event: r.WatcherEvent, zxid: int) -> None:
     event.state = 3
 
     raw = encode_event(event.path, event.type, zxid)
@@ -250,9 +250,9 @@ def test_event_is_header_and_record_in_frame(event: r.WatcherEvent, zxid: int) -
 # --- replies ---
 
 
-def peer_of(zxid: int = 1) -> Peer:
+def client_at_zxid(zxid: int = 1) -> Peer:
     """Return a client of a fresh server whose last zxid is the given one."""
-    peer = connected(make_engine())
+    peer = connect_peer(make_engine())
     peer.engine.zxid = zxid
     return peer
 
@@ -262,18 +262,18 @@ def reply(xid: int, zxid: int, body: Record | None = None, err: int = 0) -> byte
     return frame(r.ReplyHeader(xid, zxid, err).encode() + (body.encode() if body is not None else b""))
 
 
-@some
+@few_examples
 @given(xid=ints, zxid=longs, numbers=NUMBERS, data=DATA, children=names)
-def test_replies_to_reads_are_records(
+def test_replies_to_reads_equal_records(
     xid: int, zxid: int, numbers: dict[str, int], data: bytes | None, children: list[str]
 ) -> None:
-    peer = peer_of(zxid)
+    peer = client_at_zxid(zxid)
     peer.engine.tree.create("/n", "n", peer.engine.tree.parent_of("/n"), data, 0, 0, 1, 0)
     node = peer.engine.tree.find("/n")
     for name in children:
         peer.engine.tree.create(f"/n/{name}", name, peer.engine.tree.parent_of(f"/n/{name}"), b"", 0, 0, 1, 0)
-    change(node, numbers)
-    stat = stat_of(node)
+    set_node_numbers(node, numbers)
+    stat = stat_record(node)
     expected: list[tuple[OpCode, Record, Record]] = [
         (OpCode.GET_DATA, r.GetDataRequest("/n", False), r.GetDataResponse(data, stat)),
         (OpCode.EXISTS, r.ExistsRequest("/n", False), r.StatResponse(stat)),
@@ -292,21 +292,21 @@ def test_replies_to_reads_are_records(
     assert answers == [reply(xid, zxid, answered) for _, _, answered in expected]
 
 
-@some
+@few_examples
 @given(xid=ints, path=st.none() | texts)
-def test_reply_to_sync_is_record(xid: int, path: str | None) -> None:
-    raw = peer_of().feed(request(xid, OpCode.SYNC, r.SyncRequest(path)))
+def test_reply_to_sync_equals_record(xid: int, path: str | None) -> None:
+    raw = client_at_zxid().feed(request(xid, OpCode.SYNC, r.SyncRequest(path)))
 
     assert raw == reply(xid, 1, r.SyncResponse(path))
 
 
-@some
+@few_examples
 @given(names=names, prefix=st.sampled_from(["", "/", "/a", "/b"]))
-def test_reply_to_get_ephemerals_is_record(names: list[str], prefix: str) -> None:
-    peer = peer_of()
+def test_reply_to_get_ephemerals_equals_record(names: list[str], prefix: str) -> None:
+    peer = client_at_zxid()
     paths = [f"/{letter}{name}" for name in names for letter in "ba"]
     for path in paths:
-        peer.engine.tree.create(path, path[1:], peer.engine.tree.parent_of(path), b"", 0, session_of(peer), 1, 0)
+        peer.engine.tree.create(path, path[1:], peer.engine.tree.parent_of(path), b"", 0, read_session_id(peer), 1, 0)
 
     raw = peer.feed(request(7, OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest(prefix)))
 
@@ -314,27 +314,27 @@ def test_reply_to_get_ephemerals_is_record(names: list[str], prefix: str) -> Non
     assert raw == reply(7, 1, r.GetEphemeralsResponse(found))
 
 
-@some
+@few_examples
 @given(xid=ints, name=st.text("aé漢", min_size=1, max_size=4), data=DATA)
-def test_replies_to_writes_are_records(xid: int, name: str, data: bytes | None) -> None:
-    peer, path, second = peer_of(), f"/{name}", f"/{name}2"
+def test_replies_to_writes_equal_records(xid: int, name: str, data: bytes | None) -> None:
+    peer, path, second = client_at_zxid(), f"/{name}", f"/{name}2"
 
     first = peer.feed(request(xid, OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, 0)))
     with_stat = peer.feed(request(xid, OpCode.CREATE2, r.CreateRequest(second, data, OPEN_ACL_UNSAFE, 0)))
-    created = stat_of(peer.engine.tree.find(second))
+    created = stat_record(peer.engine.tree.find(second))
     changed = peer.feed(request(xid, OpCode.SET_DATA, r.SetDataRequest(path, data, -1)))
     deleted = peer.feed(request(xid, OpCode.DELETE, r.DeleteRequest(second, -1)))
 
     assert first == reply(xid, 2, r.CreateResponse(path))
     assert with_stat == reply(xid, 3, r.Create2Response(second, created))
-    assert changed == reply(xid, 4, r.StatResponse(stat_of(peer.engine.tree.find(path))))
+    assert changed == reply(xid, 4, r.StatResponse(stat_record(peer.engine.tree.find(path))))
     assert deleted == reply(xid, 5)
 
 
-@some
+@few_examples
 @given(xid=ints, zxid=longs, code=ints)
-def test_reply_without_body_is_header(xid: int, zxid: int, code: int) -> None:
-    peer = peer_of(zxid)
+def test_reply_without_body_equals_header(xid: int, zxid: int, code: int) -> None:
+    peer = client_at_zxid(zxid)
 
     failed = peer.feed(request(xid, OpCode.GET_DATA, r.GetDataRequest("/none", False)))
     pinged = peer.feed(request(xid, OpCode.PING))

@@ -28,7 +28,7 @@ def test_invalid_member_line_is_refused(text: str) -> None:
         MemberLine.parse(text)
 
 
-def test_configuration_is_parsed_as_it_was_encoded() -> None:
+def test_ensemble_configuration_survives_round_trip() -> None:
     members = {1: "a:1:2:participant;h:3", 10: "b:1:2:observer;h:3"}
 
     assert parse_config(encode_config(members, 0x1F)) == (members, 0x1F)
@@ -44,5 +44,5 @@ def test_configuration_is_parsed_as_it_was_encoded() -> None:
         (None, []),
     ],
 )
-def test_voters_of_configuration(text: bytes | None, numbers: list[int]) -> None:
+def test_numbers_of_voting_members_exclude_observers(text: bytes | None, numbers: list[int]) -> None:
     assert voter_numbers(parse_config(text)[0]) == numbers

@@ -21,7 +21,7 @@ from zoolet.protocol.operations import OPERATIONS, OpCode
 # --- the bytes of ZooKeeper ---
 
 
-def test_operations_end_with_done_header() -> None:
+def test_encoded_transaction_ends_with_done_header() -> None:
     raw = wire.encode_operations(
         [(OpCode.DELETE, r.DeleteRequest("/h", -1)), (OpCode.CHECK, r.CheckVersionRequest("/", 0))]
     )
@@ -32,26 +32,26 @@ def test_operations_end_with_done_header() -> None:
     )
 
 
-def test_empty_transaction_is_only_end_header() -> None:
+def test_empty_transaction_consists_of_end_header() -> None:
     assert wire.encode_operations([]) == unhex(END)
     assert wire.decode_results(unhex(END)) == []
 
 
-def test_only_done_is_read_in_last_header() -> None:
+def test_last_multi_header_is_recognised_by_done_flag() -> None:
     raw = unhex("00000005 01 00000000")
 
     assert list(wire.iter_operations(raw, 0, len(raw), wire.WRITES)) == []
     assert wire.decode_results(raw) == []
 
 
-def test_failed_results_carry_each_code_twice() -> None:
+def test_failed_multi_results_contain_each_error_code_twice() -> None:
     raw = unhex("ffffffff 00 00000000 00000000 ffffffff 00 ffffff9b ffffff9b ffffffff 00 fffffffe fffffffe" + END)
 
-    assert b"".join(map(wire.error_result, [0, -101, -2])) + wire.END == raw
+    assert b"".join(map(wire.encode_error_result, [0, -101, -2])) + wire.END == raw
     assert wire.decode_results(raw) == [(-1, r.ErrorResponse(code)) for code in (0, -101, -2)]
 
 
-def test_results_follow_type_of_operation() -> None:
+def test_format_of_multi_result_depends_on_operation() -> None:
     raw = unhex(
         "00000001 00 00000000 00000002 2f68"  # create
         "00000002 00 00000000"  # delete
@@ -107,6 +107,9 @@ results = st.lists(
 @quick
 @given(results)
 def test_results_of_transaction_survive_round_trip(written: list[tuple[int, Any]]) -> None:
-    raw = [wire.error_result(body.err) if op == -1 else wire.result(op, body.encode()) for op, body in written]
+    raw = [
+        wire.encode_error_result(body.err) if op == -1 else wire.encode_result(op, body.encode())
+        for op, body in written
+    ]
 
     assert wire.decode_results(b"".join(raw) + wire.END) == written

@@ -17,7 +17,7 @@ from zoolet.protocol.enums import MAX_TTL
 from zoolet.protocol.node_json import JsonNode, NodeJsonError, node_json, parse_node
 from zoolet.testing import Server, Znode
 
-WRONG: list[tuple[float | None, bool, int]] = [
+INVALID_NODES: list[tuple[float | None, bool, int]] = [
     (5.0, True, 0),
     (0.0, False, 0),
     (0.0001, False, 0),
@@ -27,7 +27,7 @@ WRONG: list[tuple[float | None, bool, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("ttl", "container", "created"), WRONG)
+@pytest.mark.parametrize(("ttl", "container", "created"), INVALID_NODES)
 def test_json_populate_and_dump_refuse_same_input(
     ttl: float | None, container: bool, created: int, tmp_path: Path
 ) -> None:
@@ -49,7 +49,7 @@ IDS = st.builds(Id, st.just("x509"), st.text())
 
 
 @given(st.lists(st.builds(ACL, st.integers(-(1 << 31), (1 << 31) - 1), IDS), min_size=1))
-def test_json_keeps_any_acl(entries: list[ACL]) -> None:
+def test_any_acl_survives_json_round_trip(entries: list[ACL]) -> None:
     node = JsonNode(b"", tuple(entries))
 
     assert parse_node(json.loads(json.dumps(node_json(node))), "/a")[0] == node

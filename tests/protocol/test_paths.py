@@ -34,7 +34,7 @@ def test_path_refused_by_zookeeper_is_illegal(path: str) -> None:
 
 
 @pytest.mark.parametrize("unit", [0xD800, 0xDBFF, 0xDC00, 0xDFFF])
-def test_half_a_surrogate_pair_is_illegal_in_a_path(unit: int) -> None:
+def test_lone_surrogate_is_illegal_in_path(unit: int) -> None:
     assert paths.path_error("/" + chr(unit))
 
 
@@ -43,12 +43,12 @@ def test_null_is_not_a_path() -> None:
 
 
 @pytest.mark.parametrize(("path", "parent"), [("/", "/"), ("/a", "/"), ("/a/b", "/a"), ("/a/b/c", "/a/b")])
-def test_parent_of_path_precedes_its_last_part(path: str, parent: str) -> None:
+def test_parent_omits_last_part_of_path(path: str, parent: str) -> None:
     assert paths.parent(path) == parent
 
 
 @pytest.mark.parametrize(("parent", "path"), [("/", "/x"), ("", "/x"), ("/a", "/a/x"), ("/a/b", "/a/b/x")])
-def test_child_is_joined_with_one_slash(parent: str, path: str) -> None:
+def test_child_name_is_joined_to_parent_with_one_slash(parent: str, path: str) -> None:
     assert paths.join(parent, "x") == path
 
 
@@ -65,7 +65,7 @@ def test_child_is_joined_with_one_slash(parent: str, path: str) -> None:
         ("/a", "", True),
     ],
 )
-def test_node_is_within_itself_and_each_ancestor(path: str, top: str, within: bool) -> None:
+def test_is_within_accepts_node_and_descendants(path: str, top: str, within: bool) -> None:
     assert paths.is_within(path, top) is within
 
 
@@ -73,18 +73,18 @@ SUFFIXES = [(0, "0000000000"), (71, "0000000071"), (2**31 - 1, "2147483647"), (-
 
 
 @pytest.mark.parametrize(("number", "suffix"), [*SUFFIXES, (-(2**31), "-2147483648")])
-def test_sequence_number_is_padded_to_ten_with_sign(number: int, suffix: str) -> None:
+def test_sequence_number_is_padded_to_ten_characters(number: int, suffix: str) -> None:
     assert paths.sequence_suffix(number) == suffix
 
 
 @pytest.mark.parametrize(("number", "suffix"), SUFFIXES)
 @pytest.mark.parametrize("start", ["/n", "/n-", "/"])
-def test_number_is_read_from_path_of_sequential_node(start: str, number: int, suffix: str) -> None:
+def test_sequence_number_is_read_from_path(start: str, number: int, suffix: str) -> None:
     assert paths.sequence_number(start + suffix) == number
 
 
 @pytest.mark.parametrize(
     "path", ["/", "/n", "/n123456789", "/123456789", "/n-12345678x", "/n--12345678", "/n٣234567890"]
 )
-def test_other_path_has_no_sequence_number(path: str) -> None:
+def test_path_without_valid_number_has_no_sequence(path: str) -> None:
     assert paths.sequence_number(path) is None

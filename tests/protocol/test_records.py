@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.frames import unhex
 from support.golden import OPEN_BYTES, STAT, STAT_BYTES
 from support.numbers import END
-from support.record_strategies import HINTS, RECORDS, instances, name_of, quick
+from support.record_strategies import HINTS, RECORDS, instances, quick, record_name
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, Acls
@@ -29,8 +29,8 @@ MANDATORY = [
 OPTIONAL = [
     (kind, name) for kind, hints in HINTS.items() for name, hint in hints.items() if NoneType in get_args(hint)
 ] + [(kind, name) for kind, hints in HINTS.items() for name, hint in hints.items() if hint == Acls]
-glance = settings(max_examples=3, deadline=None)
-every_record = pytest.mark.parametrize("kind", RECORDS, ids=name_of)
+few_examples = settings(max_examples=3, deadline=None)
+every_record = pytest.mark.parametrize("kind", RECORDS, ids=record_name)
 
 
 # --- the bytes of ZooKeeper ---
@@ -69,17 +69,17 @@ every_record = pytest.mark.parametrize("kind", RECORDS, ids=name_of)
         (r.EmptyResponse(), ""),
     ],
 )
-def test_record_has_bytes_of_zookeeper(record: Record, raw: str) -> None:
+def test_encoded_record_matches_zookeeper(record: Record, raw: str) -> None:
     assert record.encode() == unhex(raw)
     assert type(record).decode(unhex(raw)) == record
 
 
-def test_stat_has_68_bytes_in_order_of_zookeeper() -> None:
+def test_encoded_stat_matches_zookeeper() -> None:
     assert STAT.encode() == unhex(STAT_BYTES)
     assert len(STAT.encode()) == 68
 
 
-def test_first_create_has_bytes_of_zookeeper() -> None:
+def test_encoded_create_matches_zookeeper() -> None:
     payload = r.RequestHeader(1, OpCode.CREATE).encode() + r.CreateRequest("/h", b"hi", OPEN_ACL_UNSAFE, 0).encode()
 
     assert frame(payload) == unhex("00000033 00000001 00000001 00000002 2f68 00000002 6869" + OPEN_BYTES + "00000000")
@@ -93,7 +93,7 @@ def test_notification_of_zookeeper_is_read() -> None:
 
 
 @pytest.mark.parametrize(("byte", "read"), [("00", False), ("01", True), ("02", True), ("ff", True)])
-def test_every_boolean_but_zero_reads_as_true(byte: str, read: bool) -> None:
+def test_nonzero_boolean_decodes_as_true(byte: str, read: bool) -> None:
     assert r.ExistsRequest.decode(unhex("00000000" + byte)).watch is read
 
 
@@ -103,7 +103,7 @@ def test_every_boolean_but_zero_reads_as_true(byte: str, read: bool) -> None:
 @every_record
 @quick
 @given(data=st.data())
-def test_written_value_is_read_back(kind: type[Record], data: st.DataObject) -> None:
+def test_written_record_is_read_back(kind: type[Record], data: st.DataObject) -> None:
     written = data.draw(instances(kind))
 
     assert kind.decode(written.encode()) == written
@@ -132,20 +132,20 @@ def test_read_from_returns_start_of_next_record(
     assert (taken, at) == (written, len(before + raw))
 
 
-@pytest.mark.parametrize(("kind", "name"), MANDATORY, ids=name_of)
-@glance
+@pytest.mark.parametrize(("kind", "name"), MANDATORY, ids=record_name)
+@few_examples
 @given(data=st.data())
-def test_undeclared_null_does_not_decode(kind: type[Record], name: str, data: st.DataObject) -> None:
+def test_null_in_mandatory_field_does_not_decode(kind: type[Record], name: str, data: st.DataObject) -> None:
     without = data.draw(instances(kind, name))
 
     with pytest.raises(MarshallingError):
         kind.decode(without.encode())
 
 
-@pytest.mark.parametrize(("kind", "name"), OPTIONAL, ids=name_of)
-@glance
+@pytest.mark.parametrize(("kind", "name"), OPTIONAL, ids=record_name)
+@few_examples
 @given(data=st.data())
-def test_declared_null_stays_null(kind: type[Record], name: str, data: st.DataObject) -> None:
+def test_null_in_nullable_field_survives_round_trip(kind: type[Record], name: str, data: st.DataObject) -> None:
     without = data.draw(instances(kind, name))
 
     assert getattr(kind.decode(without.encode()), name) is None

@@ -1,4 +1,4 @@
-"""The engine of a new server."""
+"""The engine of a new server: its random generator and its first zxid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_engine_uses_given_random_generator() -> None:
 def test_zxids_start_above_those_of_earlier_server() -> None:
     clock = ManualClock()
     before = new_engine(ServerConfig(), clock, Random(0))
-    before.zxid += (1 << 20) - 1  # the most writes that one millisecond has numbers for
+    before.zxid += (1 << 20) - 1  # the maximum number of writes in one millisecond's range of zxids
     clock.move_to(1)
 
     assert new_engine(ServerConfig(), clock, Random(0)).zxid == before.zxid + 1

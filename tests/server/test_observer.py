@@ -25,9 +25,9 @@ from zoolet.server.net.leader_link import LeaderLink
 
 @pytest.fixture(autouse=True)
 def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again quickly."""
-    monkeypatch.setattr(leader_link, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(leader_link, "MAX_INTERVAL", 0.02)
+    """Shorten the delays between attempts to connect."""
+    monkeypatch.setattr(leader_link, "FIRST_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(leader_link, "MAX_INTERVAL_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def leader() -> FakeLeader:
     return leader
 
 
-async def test_tree_and_clients_show_the_ensemble(leader: FakeLeader) -> None:
+async def test_observer_and_its_clients_show_tree_of_ensemble(leader: FakeLeader) -> None:
     async with LeaderPort(leader) as port, Observer(port.address) as replica:
         await replica.caught_up(10)
         node = replica.tree()["/config"]
@@ -57,7 +57,7 @@ async def test_tree_and_clients_show_the_ensemble(leader: FakeLeader) -> None:
         assert list(replica.tree("/config")) == ["/config"]
 
 
-async def test_next_leader_sends_only_diff(leader: FakeLeader) -> None:
+async def test_next_leader_sends_only_diff_to_observer(leader: FakeLeader) -> None:
     async with (
         LeaderPort(None) as silent,
         LeaderPort(leader) as first,
@@ -85,7 +85,7 @@ async def test_reconnect_delay_does_not_grow_after_success(leader: FakeLeader) -
         assert replica._replica.learning.snapshots == 1
 
 
-async def test_refusal_closes_connections_to_other_members(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refusal_by_member_closes_connections_to_other_members(monkeypatch: pytest.MonkeyPatch) -> None:
     async def answer(link: Any, address: tuple[str, int]) -> Any:
         if address[1] == 1:
             raise ObserverRefusedError("refused")
@@ -103,13 +103,13 @@ async def test_refusal_closes_connections_to_other_members(monkeypatch: pytest.M
     assert closed == [("127.0.0.1", 2)]
 
 
-async def test_unexpected_end_is_logged(
+async def test_unexpected_end_of_observer_is_logged(
     leader: FakeLeader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(link: Any) -> Any:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(LeaderLink, "_find", fail)
+    monkeypatch.setattr(LeaderLink, "_find_leader", fail)
     async with Observer("127.0.0.1:1") as replica:
         with pytest.raises(RuntimeError, match="planted"):
             await replica.caught_up(10)
@@ -131,7 +131,7 @@ async def test_tree_with_wrong_digest_is_replaced(leader: FakeLeader, caplog: py
     assert "the tree differs from the leader's after transaction" in caplog.text
 
 
-async def test_each_problem_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_observer_reports_each_problem_once(caplog: pytest.LogCaptureFixture) -> None:
     async def close_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal attempts
         attempts += 1
@@ -153,7 +153,7 @@ async def test_each_problem_is_reported_once(caplog: pytest.LogCaptureFixture) -
     assert warnings[0].endswith("; trying again")
 
 
-async def test_tls_peer_is_reported_with_setting() -> None:
+async def test_observer_reports_tls_peer_with_zookeeper_setting() -> None:
     async def alert(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"\x15\x03\x03\0\2\2\x50")
         writer.close()
@@ -189,7 +189,7 @@ async def test_observer_reports_mode_and_metrics(leader: FakeLeader) -> None:
         assert "zoolet_observer_lag_transactions 0.0" in await text(observed)
 
 
-async def test_use_outside_block_raises_with_advice() -> None:
+async def test_use_of_observer_outside_block_raises_with_advice() -> None:
     observer = Observer("127.0.0.1:2888")
 
     with pytest.raises(RuntimeError, match="async with"):
@@ -209,10 +209,10 @@ async def test_use_outside_block_raises_with_advice() -> None:
         ("zk1:2888", 128, "not 128"),
     ],
 )
-def test_invalid_argument_raises_value_error(hosts: str, sid: int, message: str) -> None:
+def test_invalid_argument_of_observer_raises_value_error(hosts: str, sid: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Observer(hosts, sid=sid)
 
 
-def test_several_addresses_are_accepted() -> None:
+def test_observer_accepts_several_addresses() -> None:
     assert Observer("zk1:2888, [::1]:2889")._ensemble.addresses == (("zk1", 2888), ("::1", 2889))

@@ -62,7 +62,7 @@ async def test_replica_equals_leader_under_load_and_kills(ensemble: Ensemble) ->
         for number in range(200):
             await change(client, rng, number)
         async with Observer(ensemble.quorum) as replica:
-            for number in range(300):  # the snapshot is written during these
+            for number in range(300):  # the member sends its snapshot during these creates
                 await change(client, rng, number)
             await replica.caught_up(30)
             assert ensemble.figures()["zk_synced_observers"] == "1"
@@ -98,12 +98,12 @@ async def test_member_counts_an_observer_only_while_it_runs(ensemble: Ensemble) 
     await until(lambda: ensemble.figures()["zk_synced_observers"] == "0")
 
 
-async def test_number_of_a_participant_is_refused(ensemble: Ensemble) -> None:
+async def test_sid_of_participant_is_refused(ensemble: Ensemble) -> None:
     async with Observer(ensemble.quorum, sid=3) as replica:
         with pytest.raises(Exception, match="sid 3 is the number of a voting member"):
             await replica.caught_up(30)
 
 
-async def test_client_port_is_reported_as_wrong_port(ensemble: Ensemble) -> None:
+async def test_observer_reports_client_port_as_wrong_port(ensemble: Ensemble) -> None:
     async with Observer(ensemble.hosts) as replica:
         await until(lambda: "not a quorum port" in replica._link.problem)

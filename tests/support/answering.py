@@ -1,4 +1,4 @@
-"""A server that sends fixed bytes to its only client, in place of a server that does not speak ZooKeeper's protocol."""
+"""A server that sends fixed bytes to its only client, to imitate a server that does not speak ZooKeeper's protocol."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from support.waiting import DEADLINE_S
 
 
 @contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """Run the server; yield its address. It reads once, sends *answer*, and closes the connection."""
+def answering_server(answer: bytes) -> Iterator[str]:
+    """Run the server, and yield its address. It accepts one client, reads once, sends *answer* and disconnects."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

@@ -1,4 +1,4 @@
-"""A real Apache ZooKeeper, for comparison, started on a free port, its data in memory.
+"""A real Apache ZooKeeper for comparisons: it runs on a free port and keeps its data in memory.
 
 There are two releases. Release 3.8.0 is Debian's package ``zookeeper``, and ``make apache-3.9`` puts release 3.9.4 into
 the cache. A short run (see :mod:`support.effort`) compares with the newest installed release. If a release is missing,
@@ -25,11 +25,11 @@ from support.effort import FULL
 from support.fetch_apache import apache_folder
 from support.waiting import DEADLINE_S
 
-PORTS_TRIED: Final = 3
+MAX_PORT_TRIES: Final = 3
 _ports: Final = random.SystemRandom()
-"""Two test processes must not choose the same port."""
+"""A source without a seed, because two test processes must not choose the same port."""
 JARS = Path("/usr/share/java")
-NEEDED = (
+NEEDED_JARS = (
     "zookeeper*.jar",
     "slf4j-*.jar",
     "netty*.jar",
@@ -40,21 +40,23 @@ NEEDED = (
 )
 
 
-def jars_of(release: str) -> list[Path]:
+def server_jars(release: str) -> list[Path]:
     """Return the installed jars of a release's server."""
     if release == "3.9":
         return sorted(apache_folder().glob("*.jar"))
-    return [jar for pattern in NEEDED for jar in sorted(JARS.glob(pattern))]
+    return [jar for pattern in NEEDED_JARS for jar in sorted(JARS.glob(pattern))]
 
 
 def admin_jars() -> list[Path]:
-    """Return the jars that the admin server of a real ZooKeeper needs, if they are installed."""
+    """Return the jars of Jetty, which the admin server of a real ZooKeeper needs, or no jars if it is not installed."""
     jetty = sorted(JARS.glob("jetty9-*.jar"))
     return [*jetty, *sorted(JARS.glob("servlet-api*.jar"))] if jetty else []
 
 
 ALL_RELEASES: Final = ("3.8", "3.9")
-RELEASES: Final = ALL_RELEASES if FULL else next(((one,) for one in reversed(ALL_RELEASES) if jars_of(one)), ("3.8",))
+RELEASES: Final = (
+    ALL_RELEASES if FULL else next(((one,) for one in reversed(ALL_RELEASES) if server_jars(one)), ("3.8",))
+)
 """The releases to compare with."""
 
 
@@ -64,7 +66,7 @@ def require_apache(release: str = "3.8") -> None:
         pytest.skip("no real ZooKeeper is wanted: ZOOLET_NO_APACHE=1")
     missing = [] if shutil.which("java") else ["java"]
     if release == "3.9":
-        if not jars_of("3.9"):
+        if not server_jars("3.9"):
             missing.append(str(apache_folder()))
         remedy, wanted = "make apache-3.9", "ZOOLET_REQUIRE_APACHE_3_9"
     else:
@@ -80,7 +82,7 @@ def require_apache(release: str = "3.8") -> None:
 
 
 def skip_unless_required(reason: str) -> None:
-    """Skip a test because something is missing, or fail it if comparisons are required."""
+    """Skip a test for a missing tool or release, or fail it if comparisons are required."""
     if os.environ.get("ZOOLET_REQUIRE_APACHE") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
@@ -100,7 +102,7 @@ class PortTakenError(RuntimeError):
 
 
 class ApacheZooKeeper:
-    """A real ZooKeeper as a context manager.
+    """A real ZooKeeper server, as a context manager.
 
     Args:
         release: The release, "3.8" or "3.9".
@@ -129,7 +131,7 @@ class ApacheZooKeeper:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> ApacheZooKeeper:
-        for _ in range(PORTS_TRIED - 1):
+        for _ in range(MAX_PORT_TRIES - 1):
             try:
                 return self._start()
             except PortTakenError:
@@ -148,7 +150,7 @@ class ApacheZooKeeper:
             lines |= {"admin.serverPort": str(self.admin_port), "admin.serverAddress": "127.0.0.1"}
         cfg = Path(self._home, "zoo.cfg")
         cfg.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        jars = ":".join(map(str, [*jars_of(self.release), *(admin_jars() if self._admin else [])]))
+        jars = ":".join(map(str, [*server_jars(self.release), *(admin_jars() if self._admin else [])]))
         command = [
             "java",
             "-Xmx512m",
@@ -173,7 +175,7 @@ class ApacheZooKeeper:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
                     link.sendall(b"srvr")
-                    if b"Mode:" in link.recv(4096):  # the server answers ruok before it accepts sessions
+                    if b"Mode:" in link.recv(4096):  # ruok would be answered earlier
                         return
                 time.sleep(0.02)
             except OSError:

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from support.apache import jars_of, require_apache
+from support.apache import require_apache, server_jars
 
 PROGRAM: Final = Path(__file__).parent / "java" / "LoadDirectories.java"
 
 
 class ApacheLoader:
-    """Loads data directories with a release of Apache ZooKeeper, as a context manager; it works on copies.
+    """A Java process that loads copies of data directories with Apache ZooKeeper's code, as a context manager.
 
     Args:
         release: "3.8" or "3.9".
@@ -25,7 +25,7 @@ class ApacheLoader:
         self._release = release
 
     def __enter__(self) -> Self:
-        jars = ":".join(map(str, jars_of(self._release)))
+        jars = ":".join(map(str, server_jars(self._release)))
         command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(PROGRAM)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -44,10 +44,10 @@ class ApacheLoader:
         return next((line.strip() for line in self._process.stdout if line.startswith(begins)), None)
 
     def load(self, folder: Path, work: Path) -> int:
-        """Load a copy of a data directory; return the number of its nodes. Apache counts the root twice.
+        """Load a copy of a data directory. Return the number of its nodes, where Apache counts the root twice.
 
         Raises:
-            AssertionError: A server would not start.
+            AssertionError: Apache's server would not start with these files.
         """
         copy = work / f"copy-{self._release}"
         shutil.copytree(folder / "version-2", copy / "version-2")

@@ -1,4 +1,4 @@
-"""Paths that every call refuses."""
+"""Invalid paths, which every call with a path must refuse."""
 
 from __future__ import annotations
 

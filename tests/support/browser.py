@@ -1,4 +1,4 @@
-"""A browser that shows a console."""
+"""A browser for tests of the console's pages."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Page:
         self.url = url
 
     def open(self, place: str = "overview") -> Page:
-        """Show a view."""
+        """Open a view of the console."""
         if self.driver.current_url.partition("#")[0] != self.url:
             self.driver.get(self.url)
         self.driver.execute_script("location.hash = arguments[0]", f"#/{place}")
         return self
 
     def text(self) -> str:
-        """Return the text of the page."""
+        """Return the visible text of the page."""
         return str(self.driver.find_element("tag name", "body").text)
 
     def until(self, condition: Callable[[], Any]) -> Any:
@@ -51,7 +51,7 @@ class Page:
         self.until(lambda: all(text in self.text() for text in texts))
 
     def find(self, selector: str) -> Any:
-        """Wait for an element."""
+        """Wait for an element that matches a CSS selector, and return the element."""
         return self.until(lambda: self.driver.find_element("css selector", selector))
 
     def click(self, text: str) -> None:
@@ -63,12 +63,12 @@ class Page:
         return found[-1] if found else None
 
     def give_token(self, token: str = TOKEN) -> None:
-        """Type the token into its dialog."""
+        """Enter the token in the dialog for tokens."""
         self.find("dialog input[type=password]").send_keys(token)
         self.click("Use it")
 
     def hurry(self) -> None:
-        """Make the timers of the page 20 times as fast until it is loaded again."""
+        """Run the timers of the page 20 times as fast until the page is reloaded."""
         self.driver.get(self.url)
         self.driver.execute_script(
             "const slow = setTimeout; window.setTimeout = (call, ms, ...given) => slow(call, (ms || 0) / 20, ...given)"

@@ -8,18 +8,18 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final
 
 from support.leftovers import leftovers
-from support.simulation import client_of, simulate
+from support.simulation import make_client, simulate
 
 from zoolet.client import Client
 from zoolet.testing import Server, Simulation
 
 IN_FLIGHT_S: Final = 0.0015
-"""About as long as a message travels in the simulated network."""
+"""Approximate latency of the simulated network, in seconds."""
 
 
 @types.coroutine
-def stepped(job: Coroutine[Any, Any, Any], at: int, cut: Callable[[], None]) -> Generator[Any, Any, Any]:
-    """Run a coroutine, and call *cut* when it waits for the *at*-th time, counted from 1."""
+def call_at_wait(job: Coroutine[Any, Any, Any], at: int, cut: Callable[[], None]) -> Generator[Any, Any, Any]:
+    """Run a coroutine, and call *cut* at its wait number *at*, counted from 1."""
     value: Any = None
     error: BaseException | None = None
     waits = 0
@@ -38,8 +38,8 @@ def stepped(job: Coroutine[Any, Any, Any], at: int, cut: Callable[[], None]) -> 
             error = raised
 
 
-async def cancelled_at(job: Coroutine[Any, Any, Any], at: int, later: float = 0.0) -> bool:
-    """Cancel a coroutine where it waits for the *at*-th time, immediately or a little later.
+async def cancel_at_wait(job: Coroutine[Any, Any, Any], at: int, later: float = 0.0) -> bool:
+    """Cancel a coroutine at its wait number *at*, immediately or *later* seconds later.
 
     Returns:
         Whether it was cancelled; False if it finished first.
@@ -55,7 +55,7 @@ async def cancelled_at(job: Coroutine[Any, Any, Any], at: int, later: float = 0.
             else:
                 task.cancel()
 
-        return await stepped(job, at, cut)
+        return await call_at_wait(job, at, cut)
 
     task = asyncio.ensure_future(run())
     await asyncio.wait((task,))
@@ -65,14 +65,14 @@ async def cancelled_at(job: Coroutine[Any, Any, Any], at: int, later: float = 0.
     return False
 
 
-Check = Callable[[Server, Client], Awaitable[None]]
+AfterCheck = Callable[[Server, Client], Awaitable[None]]
 
 
 def cancel_everywhere(
     operation: Callable[[Client], Coroutine[Any, Any, Any]],
     *,
     before: Callable[[Client], Awaitable[Any]] | None = None,
-    after: Check | None = None,
+    after: AfterCheck | None = None,
     nodes: dict[str, bytes] | None = None,
 ) -> None:
     """Cancel an operation at each place where it waits: once before the request is sent and once while it is in flight.
@@ -89,11 +89,11 @@ def cancel_everywhere(
     def one(at: int, later: float) -> bool:
         async def main(sim: Simulation, server: Server) -> bool:
             server.populate(nodes or {})
-            async with client_of(server, 1000.0) as zk:
+            async with make_client(server, 1000.0) as zk:
                 if before is not None:
                     await before(zk)
                 was = set(leftovers(server, zk))
-                was_cancelled = await cancelled_at(operation(zk), at, later)
+                was_cancelled = await cancel_at_wait(operation(zk), at, later)
                 await asyncio.sleep(20)
                 left = [what for what in leftovers(server, zk) if was_cancelled and what not in was]
                 if left:
@@ -109,7 +109,7 @@ def cancel_everywhere(
 
     for later in (0.0, IN_FLIGHT_S):
         at = missed = 1
-        while missed < 6 and at < 60:  # in flight, a wait may finish first, and later waits may follow
+        while missed < 6 and at < 60:  # after a miss, later waits may still be cancellable
             missed = 1 if one(at, later) else missed + 1
             at += 1
     assert not problems, "\n".join(problems)

@@ -1,4 +1,4 @@
-"""A function that runs in a forked child, and what it reports."""
+"""A function that runs in a forked child, and its result."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Callable
 
 
-def reported_by_child(report: Callable[[], str]) -> str:
-    """Call a function in a forked child, which is killed if it hangs, and return its result."""
+def call_in_child(report: Callable[[], str]) -> str:
+    """Call a function in a forked child, and return the function's result. A child that hangs is killed."""
     hear, send = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns because this process has threads

@@ -17,8 +17,8 @@ from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 
 
-class Asked:
-    """A call as the session sees it."""
+class PendingCall:
+    """A pending call, with the attributes that the session uses."""
 
     def __init__(self, op: int = OpCode.SET_DATA, *, idempotent: bool = False, deadline: float = 1e9) -> None:
         self.op = op
@@ -82,21 +82,21 @@ class SessionDriver:
         return [(int_at(one)[0], int_at(one, 4)[0]) for one in self.sent()]
 
     def shake(self, now: float = 0.0, session_id: int = 9, read_only: bool = False) -> ConnectRequest:
-        """Shake hands; return the client's connect request."""
+        """Answer the client's connect request with a session, and return that request."""
         self.session.start(now)
         (hello,) = self.sent()
         answer = ConnectResponse(10_000, session_id, b"p" * 16, read_only)
         self.session.receive(frame(answer.encode()), now)
         return ConnectRequest.decode(hello)
 
-    def ask(self, *calls: Asked, now: float = 0.0) -> None:
-        """Submit calls and flush them."""
+    def ask(self, *calls: PendingCall, now: float = 0.0) -> None:
+        """Submit calls to the session, and flush its output."""
         for call in calls:
             self.session.submit(call)
         self.session.flush(now)
 
     def reply(self, xid: int, zxid: int = 0, err: int = 0, body: bytes = b"", now: float = 0.0) -> None:
-        """Answer a request."""
+        """Pass the session a reply from the server."""
         self.session.receive(frame(r.ReplyHeader(xid, zxid, err).encode() + body), now)
 
 

@@ -1,4 +1,4 @@
-"""Commands of zoolet as a user runs them: each in a process of its own, until it exits."""
+"""Commands of zoolet as a user runs them, each in a separate process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ZOOLET: Final = (sys.executable, "-m", "zoolet")
 
 
 def zoolet(*words: object, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command until it exits, with further environment variables."""
+    """Run a command until it exits. Return the completed process; keyword arguments are environment variables."""
     return subprocess.run(
         [*ZOOLET, *map(str, words)],
         input=stdin,

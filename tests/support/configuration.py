@@ -12,15 +12,15 @@ from zoolet.server.config import ConfigError, ServerConfig, build, parse_propert
 LOGIN_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 
 
-def configured(text: str) -> ServerConfig:
+def build_config(text: str) -> ServerConfig:
     """Build a configuration from the text of a zoo.cfg."""
     return build(parse_properties(text, "zoo.cfg"))
 
 
-def refusal(text: str) -> str:
+def config_error(text: str) -> str:
     """Return the error message for an invalid zoo.cfg."""
     with pytest.raises(ConfigError) as caught:
-        configured(text)
+        build_config(text)
     return str(caught.value)
 
 

@@ -10,7 +10,7 @@ from time import thread_time
 from typing import Any, Final
 
 import pytest
-from support.calls import engine_with
+from support.calls import engine_with_settings
 from support.http import answer
 from support.peer import Peer
 
@@ -21,22 +21,22 @@ from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import CreateRequest
 from zoolet.server.admin.history import TransactionHistory
 from zoolet.server.admin.http import HttpError, HttpRequest, Response, Router, Token, no_page
-from zoolet.server.admin.observed import Observed
+from zoolet.server.admin.observed import MonitoredServer
 from zoolet.server.admin.samples import Samples
 from zoolet.server.core.engine import Engine
 
 TOKEN: Final = "a-token-of-the-tests"
 BEARER: Final = {"authorization": f"Bearer {TOKEN}"}
-STRETCH: Final = 0.015
-"""Limit, in seconds of CPU, until an answer yields to other callbacks; 1 to 4 ms on an idle machine."""
+STRETCH_S: Final = 0.015
+"""Limit for the CPU time between two turns of other callbacks, in seconds; 1 to 4 ms on an idle machine."""
 
 
 class Console:
-    """The console of an engine, without a server."""
+    """The console of an engine, queried without an HTTP server."""
 
     def __init__(self, engine: Engine | None = None, *, is_open: bool = True, history: bool = True) -> None:
-        self.engine = engine or engine_with()
-        observed = Observed(self.engine)
+        self.engine = engine or engine_with_settings()
+        observed = MonitoredServer(self.engine)
         kept = TransactionHistory(self.engine, 1000) if history else None
         source = EngineSource(
             observed, lambda: None, self.engine.pending_output.clear, kept, Samples(observed), "test:1"
@@ -46,20 +46,20 @@ class Console:
         self.router = Router(pages.routes(), no_page("the console is at /"))
 
     async def ask(self, target: str, method: str = "GET", body: bytes = b"", **headers: str) -> Response:
-        """Request a page."""
+        """Request a page, and return the response."""
         return await answer(self.router, HttpRequest(method, target, {"host": "127.0.0.1:8080", **headers}, body))
 
     async def facts(self, name: str, **headers: str) -> Any:
-        """Request an API endpoint; return its JSON."""
+        """Request an API endpoint. Return its decoded JSON."""
         return json.loads((await self.ask(f"/console/api/{name}", **headers)).body)
 
     async def change(self, action: str, **arguments: object) -> Any:
-        """Make a change, with the token."""
+        """Send a request that changes data, with the token."""
         body = json.dumps(arguments).encode()
         return json.loads((await self.ask(f"/console/api/change/{action}", "POST", body, **BEARER)).body)
 
     async def refusal(self, target: str, method: str = "GET", body: bytes = b"", **headers: str) -> HttpError:
-        """Make a request that must be refused; return the error."""
+        """Make a request that must be refused. Return the error."""
         with pytest.raises(HttpError) as caught:
             await self.ask(target, method, body, **headers)
         return caught.value
@@ -69,7 +69,7 @@ def b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def as_printed(shared: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def printed_locks(shared: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the locks of the console as ``zoolet locks --json`` prints them: by path, without counts and addresses."""
     added = ("held", "waiting", "address", "held_since")
 

@@ -1,4 +1,4 @@
-"""Masters and workers with a client each, in virtual time."""
+"""Masters and workers in virtual time, each with its own client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from support.leftovers import leftovers
-from support.simulation import client_of, simulate
+from support.simulation import make_client, simulate
 
 from zoolet.client import Client
 from zoolet.client.recipes import Master, Worker
@@ -26,7 +26,7 @@ async def run_forever(task: str, value: Any) -> Any:
 
 
 class Crew:
-    """Masters and workers, each with a client of its own.
+    """The masters and workers of a test, each with its own client.
 
     Args:
         server: The server they connect to.
@@ -41,28 +41,28 @@ class Crew:
     async def client(self) -> Client:
         """Return a new client with its own seed."""
         self._seed += 1
-        return await self._stack.enter_async_context(client_of(self.server, seed=self._seed))
+        return await self._stack.enter_async_context(make_client(self.server, seed=self._seed))
 
     async def master(self, name: str = "m", **options: Any) -> tuple[Master, Client]:
-        """Enter a master; return it with its client."""
+        """Enter a new Master. Return it with its client."""
         zk = await self.client()
         return await self._stack.enter_async_context(Master(zk, "/jobs", name, **options)), zk
 
     async def worker(self, name: str, do: Any = double, **options: Any) -> tuple[Worker, Client]:
-        """Enter a worker; return it with its client."""
+        """Enter a new Worker, which does tasks with the function *do*. Return it with its client."""
         zk = await self.client()
         return await self._stack.enter_async_context(Worker(zk, "/jobs", name, do, **options)), zk
 
 
-def crewed(main: Callable[[Crew], Awaitable[None]]) -> None:
-    """Run with a server in virtual time; at the end the clients are closed, and nothing may be left."""
+def run_with_crew(main: Callable[[Crew], Awaitable[None]]) -> None:
+    """Run a test with a crew and a server in virtual time. At the end, check that no session, node or watch is left."""
 
     async def run(sim: Simulation, server: Server) -> None:
         async with AsyncExitStack() as stack:
             try:
                 await main(Crew(server, stack))
             finally:
-                await asyncio.sleep(1)  # by then background cleanup has finished
+                await asyncio.sleep(1)  # wait for background cleanup
         await asyncio.sleep(30)
         assert not leftovers(server)
         assert not server.sessions()

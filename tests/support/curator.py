@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.apache import JARS, NEEDED
+from support.apache import JARS, NEEDED_JARS
 
 PROGRAM: Final = Path(__file__).parent / "java" / "CuratorLocks.java"
 CURATOR: Final = ("curator-*.jar", "guava*.jar", "failureaccess*.jar")
@@ -40,7 +40,7 @@ def curator_locks(hosts: str, *, cycle: bool = False) -> Iterator[list[str]]:
 @contextmanager
 def curator_program(program: Path, *args: str) -> Iterator[tuple[list[str], subprocess.Popen[str]]]:
     """Run a Java program that uses Curator until the block ends; yield the words after ``ready``, and the process."""
-    jars = ":".join(str(jar) for pattern in (*NEEDED, *CURATOR) for jar in sorted(JARS.glob(pattern)))
+    jars = ":".join(str(jar) for pattern in (*NEEDED_JARS, *CURATOR) for jar in sorted(JARS.glob(pattern)))
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(program), *args]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

@@ -19,7 +19,7 @@ SERVE: Final = (*ZOOLET, "serve")
 
 
 class DaemonProcess:
-    """One daemon on a free port, as a context manager: it is ready inside the block, and must exit with 0 at the end.
+    """A daemon on a free port, as a context manager. It is ready in the block, and must exit with 0 at the end.
 
     Args:
         options: Further arguments after ``serve --port 0``, such as ``-Dzookeeper.tickTime=200``.
@@ -39,7 +39,7 @@ class DaemonProcess:
         return f"{self.host}:{self.port}"
 
     def start(self) -> subprocess.Popen[str]:
-        """Start the process, and return it once it is ready; the caller has to stop it."""
+        """Start the process, and return it once it is ready. The caller has to stop the process."""
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.stderr, text=True)
         self._read_ready_line()
         return self.process
@@ -78,7 +78,7 @@ class DaemonProcess:
         self.process.stdout.close()
 
 
-class Running:
+class RunningDaemon:
     """A daemon that may have no plain port.
 
     Args:
@@ -90,7 +90,7 @@ class Running:
         self._unread: dict[int, bytes] = {}
 
     def read_line(self, number: int, within: float = DEADLINE_S) -> str:
-        """Wait up to *within* seconds for a line of stdout (1) or stderr (2); return an empty string at the end."""
+        """Wait up to *within* seconds for a line of stdout (1) or stderr (2). At the end, return an empty string."""
         pipe = self.process.stdout if number == 1 else self.process.stderr
         assert pipe is not None
         text = self._unread.pop(number, b"")
@@ -105,33 +105,33 @@ class Running:
         return line.decode()
 
     def log_until(self, text: str) -> str:
-        """Wait for a log line that contains this text."""
+        """Wait for a log line that contains *text*, and return the line."""
         while text not in (line := self.read_line(2)):
             assert line, f"the log ended without {text!r}"
         return line
 
     def port(self, within: float = DEADLINE_S) -> int:
-        """Wait up to *within* seconds for the next ready line; return its port."""
+        """Wait up to *within* seconds for the next ready line. Return its port."""
         line = self.read_line(1, within)
         assert line.startswith("zoolet ready "), line
         return int(line.rpartition(":")[2])
 
 
 @contextmanager
-def running(*options: str) -> Iterator[Running]:
-    """Run a daemon, which must exit with 0."""
+def running_daemon(*options: str) -> Iterator[RunningDaemon]:
+    """Run a daemon with these options for the block. It must exit with 0 at the end."""
     command = [*SERVE, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
         try:
-            yield Running(process)
+            yield RunningDaemon(process)
         finally:
             process.terminate()
             process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
 
 
-def refused(*options: object, code: int = 2) -> str:
-    """Run a daemon that fails to start; return its error message, which must be one line."""
+def startup_error(*options: object, code: int = 2) -> str:
+    """Run a daemon that fails to start. Return its error message, which must be one line."""
     done = zoolet("serve", *options)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
     return done.stderr

@@ -9,7 +9,7 @@ NAMES: Final = [
     "OID.1.2.3=x", "CN=#0c0161", "CN=a=b", "CN=a#b", "EMAIL=a@b", "S=x", "CN=Jörg", "CN=a\nb", "DNQ=x",
     " CN=a ", r"CN=a\,",
 ]  # fmt: skip
-OTHERS: Final = [
+INVALID_NAMES: Final = [
     "a", "CN", "=a", "CN=a,", ",", ",CN=a", "XX=a", "X=a", "CN=a<b", "CN=a,b", r"CN=a\x", "CN=a\\", 'CN="a', 'CN="a"b',
     "CN=#0", "CN=#a", "CN=#abg", "CN=#zz", "CN=a+",
 ]  # fmt: skip

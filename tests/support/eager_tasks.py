@@ -1,4 +1,4 @@
-"""A pytest plugin, ``-p support.eager_tasks``: tasks run until their first wait as soon as they are created."""
+"""A pytest plugin, ``-p support.eager_tasks``, that runs each new task immediately, until its first wait."""
 
 from __future__ import annotations
 

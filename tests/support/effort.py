@@ -9,7 +9,7 @@ import os
 from typing import Final
 
 FULL: Final = os.environ.get("ZOOLET_FULL") == "1"
-"""Whether this run tries everything."""
+"""Whether this is a full run."""
 
 
 def effort(short: int, full: int) -> int:

@@ -47,12 +47,12 @@ CALLS: Final[dict[str, Callable[[Server], object]]] = {
 
 
 def descriptors() -> int:
-    """Count this process's open descriptors."""
+    """Return the number of open descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))
 
 
 def ask(port: int, command: bytes, host: str = "127.0.0.1") -> bytes:
-    """Send a four-letter command; return the answer."""
+    """Send a four-letter command. Return the answer."""
     with socket.create_connection((host, port), DEADLINE_S) as link, link.makefile("rb") as answer:
         link.sendall(command)
         return answer.read()
@@ -63,7 +63,7 @@ def ruok(port: int) -> bytes:
     return ask(port, b"ruok")
 
 
-async def ruok_from_here(port: int) -> bytes:
+async def ruok_in_loop(port: int) -> bytes:
     """Send ``ruok`` to a server in the running event loop."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"ruok")
@@ -74,8 +74,8 @@ async def ruok_from_here(port: int) -> bytes:
 
 
 @contextmanager
-def session(port: int) -> Iterator[socket.socket]:
-    """Open a session; yield its socket."""
+def open_session(port: int) -> Iterator[socket.socket]:
+    """Open a session, and yield its socket."""
     with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as link:
         link.sendall(HELLO)
         answer = link.recv(4096)
@@ -83,8 +83,8 @@ def session(port: int) -> Iterator[socket.socket]:
         yield link
 
 
-def visit(hosts: str) -> str:
-    """Create a node with kazoo."""
+def create_node_with_kazoo(hosts: str) -> str:
+    """Connect with kazoo, and create a node."""
     client = KazooClient(hosts, timeout=30)
     client.start(DEADLINE_S)
     try:
@@ -95,8 +95,8 @@ def visit(hosts: str) -> str:
         client.close()
 
 
-def error_of(do: Callable[[], object]) -> str:
-    """Call a function that must raise; return the error as text."""
+def error_text(do: Callable[[], object]) -> str:
+    """Call a function. Return its error as text, or ``no error``."""
     try:
         do()
     except Exception as error:
@@ -104,11 +104,11 @@ def error_of(do: Callable[[], object]) -> str:
     return "no error"
 
 
-def everything(server: Server) -> dict[str, NodeView]:
+def all_nodes(server: Server) -> dict[str, NodeView]:
     """Return all nodes, including the root and ``/zookeeper``."""
     return {**server.tree(), **server.tree("/zookeeper")}
 
 
-def data(server: Server) -> dict[str, bytes | None]:
+def node_data(server: Server) -> dict[str, bytes | None]:
     """Return the data of the nodes."""
     return {path: node.data for path, node in server.tree().items()}

@@ -1,4 +1,4 @@
-"""Engines and daemons with repeatable randomness, for tests."""
+"""Engines and daemons with repeatable random numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_engine(
     rng: Random | None = None,
     **options: Any,
 ) -> Engine:
-    """Return an engine; by default *now* is the seed of its randomness."""
+    """Return an engine. By default, *now* is the seed of its random numbers."""
     return Engine(settings, now=now, monotonic_ms=monotonic_ms, rng=rng or Random(now), **options)
 
 
@@ -41,7 +41,7 @@ def make_daemon(
     backlog: int = 128,
     gc_tuner: GcTuner | None = None,
 ) -> Daemon:
-    """Return a daemon for an engine, in the running event loop, that answers every four-letter command."""
+    """Return a daemon for an engine in the running event loop. It answers every four-letter command."""
     commands = four_letter_commands(["*"])
     connections = Connections(
         engine,
@@ -60,8 +60,8 @@ def assemble_daemon(config: ServerConfig, clock: Clock | None = None) -> Daemon:
     return assemble(config, new_engine(config, clock, Random(0), initial_zxid=0), clock=clock)
 
 
-def keep_log(engine: Engine) -> Journal:
-    """Attach a journal to an engine, in place of a log, and return it."""
+def attach_journal(engine: Engine) -> Journal:
+    """Attach a journal to an engine in place of a log, and return the journal."""
     journal = Journal(engine.zxid)
     engine.use_journal(journal)
     return journal

@@ -1,4 +1,4 @@
-"""An Apache ZooKeeper ensemble of three members, each a process that can be killed and started again."""
+"""An Apache ZooKeeper ensemble of three members, each a process that can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from support.apache import free_port, jars_of, require_apache
+from support.apache import free_port, require_apache, server_jars
 from support.links import Links
 from support.waiting import DEADLINE_S
 
@@ -21,7 +21,7 @@ MEMBERS: Final = 3
 
 
 class Member:
-    """One member.
+    """One member of the ensemble: a server process and its folder.
 
     Args:
         home: Its folder, with ``zoo.cfg`` and its data.
@@ -37,16 +37,16 @@ class Member:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the process, without waiting."""
+        """Start the process, without waiting until the member serves."""
         command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
         command += ["-Dzookeeper.extendedTypesEnabled=true", *self.properties]
-        command += ["-cp", ":".join(map(str, jars_of(self._release)))]
+        command += ["-cp", ":".join(map(str, server_jars(self._release)))]
         command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._home / "zoo.cfg")]
         with open(self._home / "log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def kill(self) -> None:
-        """Kill the process: it writes and sends nothing more."""
+        """Kill the process with SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -57,7 +57,7 @@ class Member:
         return self.ask(b"srvr").partition(b"Mode: ")[2].split(b"\n")[0].decode()
 
     def ask(self, word: bytes) -> bytes:
-        """Return the answer to a four-letter command; nothing if the member does not answer."""
+        """Return the answer to a four-letter command, or an empty string if the member does not answer."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 connection.sendall(word)
@@ -70,7 +70,7 @@ class Member:
 
 
 class Ensemble:
-    """Three members as a context manager; a leader is elected before the block starts.
+    """Three members, as a context manager whose block starts once a leader is elected.
 
     Args:
         release: Their release.
@@ -150,7 +150,7 @@ class Ensemble:
         return dict(line.split("\t", 1) for line in lines if "\t" in line)
 
     def wait_for_leader(self, serving: int = 2) -> Member:
-        """Wait until *serving* members serve and one of them leads; return the leader."""
+        """Wait until *serving* members serve and one of them leads. Return the leader."""
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
             modes = [member.mode() for member in self.members]

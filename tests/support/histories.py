@@ -1,4 +1,4 @@
-"""Histories of many clients in virtual time, and functions that change single answers in them."""
+"""Histories of many clients in virtual time, and functions that change single answers in a history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zoolet.testing.frames.requests import CONNECT, Entry, RecordedEvent, Record
 HEADER = 16
 
 
-def history(seed: int, size: int, clients: int = 4) -> list[Entry]:
+def record_history(seed: int, size: int, clients: int = 4) -> list[Entry]:
     """Record the traffic of a server and some clients that read, write, watch, lock and fail, in virtual time."""
     sim = Simulation(seed)
     recorded: list[Entry] = []
@@ -82,8 +82,8 @@ async def one(zk: Client, rng: Random) -> None:
 # --- finding and changing entries ---
 
 
-def requests(entries: list[Entry], *ops: OpCode, **wanted: Any) -> list[int]:
-    """Return the places of successful requests with one of these op codes and these field values."""
+def request_places(entries: list[Entry], *ops: OpCode, **wanted: Any) -> list[int]:
+    """Return the indexes of successful requests with one of these op codes and with these field values."""
     return [
         place
         for place, entry in enumerate(entries)
@@ -96,14 +96,14 @@ def requests(entries: list[Entry], *ops: OpCode, **wanted: Any) -> list[int]:
 
 
 def request_at(entries: list[Entry], place: int) -> RecordedRequest:
-    """Return the request at a place."""
+    """Return the decoded request at an index."""
     entry = entries[place]
     assert isinstance(entry, RecordedRequest)
     return entry
 
 
-def zxid(entry: Entry) -> int:
-    """Return the zxid of an answer."""
+def reply_zxid(entry: Entry) -> int:
+    """Return the zxid in the header of an answer."""
     assert isinstance(entry, RecordedRequest)
     return r.ReplyHeader.decode(entry.reply).zxid
 
@@ -115,7 +115,7 @@ def with_zxid(entry: Entry, number: int) -> RecordedRequest:
     return entry._replace(reply=r.ReplyHeader(header.xid, number, header.err).encode() + entry.reply[HEADER:])
 
 
-def answer_of(entry: Entry, kind: type) -> Any:
+def reply_record(entry: Entry, kind: type) -> Any:
     """Return the record in a reply."""
     assert isinstance(entry, RecordedRequest)
     return kind.decode(entry.reply, HEADER)  # type: ignore[attr-defined]
@@ -129,7 +129,7 @@ def with_answer(entry: Entry, record: Any) -> RecordedRequest:
 
 def with_stat(entry: Entry, kind: type, **fields: int) -> RecordedRequest:
     """Return a copy of an answer with different fields in its Stat."""
-    record = answer_of(entry, kind)
+    record = reply_record(entry, kind)
     stat = r.Stat(**{name: getattr(record.stat, name) for name in r.Stat.__slots__} | fields)
     others = {name: getattr(record, name) for name in kind.__slots__ if name != "stat"}  # type: ignore[attr-defined]
     return with_answer(entry, kind(**others, stat=stat))
@@ -143,7 +143,7 @@ def with_error(entry: Entry, code: int, number: int | None = None) -> RecordedRe
     return entry._replace(reply=reply, error=code)
 
 
-def path_of(entry: Entry) -> str:
+def request_path(entry: Entry) -> str:
     """Return the path of a request."""
     assert isinstance(entry, RecordedRequest)
     return paths_in(entry.opcode, entry.body)[0]
@@ -155,18 +155,20 @@ def is_event(entry: Entry) -> bool:
 
 
 Plant = Callable[[list[Entry], Random], None]
-__all__ = ["CONNECT", "Plant", "history"]
+__all__ = ["CONNECT", "Plant", "record_history"]
 
 
 # --- handwritten histories ---
 
 
-def answered(client: int, zxid: int, opcode: OpCode, body: Record, reply: Record | None = None) -> RecordedRequest:
+def answered_request(
+    client: int, zxid: int, opcode: OpCode, body: Record, reply: Record | None = None
+) -> RecordedRequest:
     """Return a successful request of a client."""
     payload = r.ReplyHeader(1, zxid, 0).encode() + (b"" if reply is None else reply.encode())
     return RecordedRequest(client, client, int(opcode), body.encode(), zxid, 0, (), "", 0.0, payload)
 
 
-def stat_of(mzxid: int, version: int) -> r.Stat:
+def make_stat(mzxid: int, version: int) -> r.Stat:
     """Return the stat of a node without data or children."""
     return r.Stat(1, mzxid, 0, 0, version, 0, 0, 0, 0, 0, 1)

@@ -6,11 +6,11 @@ from zoolet.server.admin.http import HttpRequest, Response, Router
 
 
 async def answer(router: Router, request: HttpRequest) -> Response:
-    """Answer a request, including its body.
+    """Find the route of a request whose body is complete, and return its answer.
 
     Raises:
         HttpError: The request is refused.
     """
-    route, below = router.route_of(request)
+    route, below = router.find_route(request)
     with route.hold():
         return await route.answer(below)

@@ -13,17 +13,17 @@ from zoolet.testing import Fault, Server, Znode, drop_request, lose_reply
 from zoolet.testing.run.clients import session_id_of
 from zoolet.testing.state.views import WatchView
 
-LAST_NUMBER: Final = 2**31 - 1
-"""The last sequence number before the numbers turn negative."""
-FIRST_NEGATIVE: Final = -(2**31)
-"""The sequence number after it."""
+LAST_SEQUENCE: Final = 2**31 - 1
+"""The highest sequence number, after which the numbers overflow."""
+FIRST_NEGATIVE_SEQUENCE: Final = -(2**31)
+"""The sequence number after the highest one."""
 
 
 # --- faults ---
 
 
 def lose_session(server: Server, client: Any) -> Any:
-    """End a client's session, and wait until it has a new one. In the server's own event loop, await the result."""
+    """Expire a session, and wait until the client has a new one. In the server's event loop, await the result."""
 
     def has_another() -> bool:
         return session_id_of(client, 0) in server.sessions()
@@ -36,28 +36,28 @@ def lose_session(server: Server, client: Any) -> Any:
     return server.until(has_another)
 
 
-def count_from(server: Server, path: str, number: int) -> None:
+def create_with_next_sequence(server: Server, path: str, number: int) -> None:
     """Create a node whose next sequential child gets this number."""
     server.populate({path: Znode(children_created=number)})
 
 
-def reply_to_create_lost(server: Server, path: str) -> Fault:
+def lose_create_reply(server: Server, path: str) -> Fault:
     """Apply the next create at *path* or below, but never answer it."""
     return server.fault(lose_reply(), "create", f"{path}*", times=1, strict=True)
 
 
-def reply_to_set_lost(server: Server, path: str) -> Fault:
+def lose_set_reply(server: Server, path: str) -> Fault:
     """Apply the next change of a node's data, but never answer it."""
     return server.fault(lose_reply(), "setData", path, times=1, strict=True)
 
 
-def cleanup_lost(server: Server, path: str) -> Fault:
+def drop_delete(server: Server, path: str) -> Fault:
     """Drop the next delete below *path* before it reaches the server; the session survives."""
     return server.fault(drop_request(), "delete", f"{path}/*", times=1, strict=True)
 
 
-def blind(server: Server, client: Any, path: str) -> Fault:
-    """Break a client's connection whenever it lists the children of *path*."""
+def fail_child_lists(server: Server, client: Any, path: str) -> Fault:
+    """Drop a client's connection whenever the client lists the children of *path*."""
     return server.fault(drop_request(), "getChildren", path, client=session_id_of(client), strict=True)
 
 
@@ -65,10 +65,10 @@ def blind(server: Server, client: Any, path: str) -> Fault:
 
 
 def children(server: Server, path: str) -> list[str]:
-    """List the names below a node, in order of creation."""
+    """Return the names of a node's children, in order of creation."""
     return [below.removeprefix(f"{path}/") for below in server.tree(path) if below != path]
 
 
-def watches_of(server: Server, client: Any) -> list[WatchView]:
-    """List a client's watches."""
+def client_watches(server: Server, client: Any) -> list[WatchView]:
+    """Return the watches of a client's session."""
     return [watch for watch in server.watches() if watch.session == session_id_of(client)]

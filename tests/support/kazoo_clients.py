@@ -1,4 +1,4 @@
-"""Kazoo's clients: connected for a block, their states, and dropped connections."""
+"""Helpers for kazoo's clients: connections for a block, recorded states, and dropped connections."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from support.waiting import DEADLINE_S
 from zoolet.testing import Server
 
 
-def states_of(client: KazooClient) -> queue.Queue[tuple[str, float]]:
-    """Collect the states of a client as they arrive, with their times."""
+def collect_states(client: KazooClient) -> queue.Queue[tuple[str, float]]:
+    """Return a queue that receives each new state of a client, with its time."""
     states: queue.Queue[tuple[str, float]] = queue.Queue()
     client.add_listener(lambda state: states.put((state, time.perf_counter())))
     return states
@@ -38,14 +38,14 @@ def record_states(client: KazooClient) -> queue.Queue[str]:
     return states
 
 
-def drop(client: KazooClient) -> None:
+def drop_connection(client: KazooClient) -> None:
     """Drop the TCP connection, as a network does, without closing the session."""
     client._connection._socket.shutdown(2)
 
 
 @contextmanager
-def connected(hosts: str, **options: Any) -> Iterator[KazooClient]:
-    """Connect a client; stop it at the end of the block."""
+def connected_client(hosts: str, **options: Any) -> Iterator[KazooClient]:
+    """Yield a connected client, which is stopped at the end of the block."""
     client = KazooClient(hosts, **options)
     try:
         client.start(DEADLINE_S)
@@ -56,8 +56,8 @@ def connected(hosts: str, **options: Any) -> Iterator[KazooClient]:
 
 
 @asynccontextmanager
-async def kazoo_of(server: Server) -> AsyncIterator[KazooClient]:
-    """Connect a client to a server in the running event loop; stop it at the end of the block."""
+async def kazoo_client(server: Server) -> AsyncIterator[KazooClient]:
+    """Yield a client of a server in the running event loop. The client is stopped at the end of the block."""
     client = KazooClient(server.hosts)
     try:
         await asyncio.to_thread(client.start, DEADLINE_S)

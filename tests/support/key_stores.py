@@ -15,7 +15,7 @@ from zoolet.server.net.tls import _is_jks
 needs_keytool = pytest.mark.skipif(shutil.which("keytool") is None, reason="keytool is missing (default-jre-headless)")
 
 
-class Stores:
+class KeyStores:
     """Key stores made by Java's own tool.
 
     Args:
@@ -39,7 +39,7 @@ class Stores:
             self.tool("-importcert", "-noprompt", "-alias", "ca", "-file", str(FILES / "ca.pem"), *options)
 
     def pair(self, name: str, kind: str, *more: str, alias: str = "server") -> None:
-        """Create a key with a certificate for 127.0.0.1."""
+        """Create a key store that contains a key with a certificate for 127.0.0.1."""
         what = ("-genkeypair", "-alias", alias, "-keyalg", "EC", "-dname", f"CN={alias}", "-ext", "san=ip:127.0.0.1")
         self.tool(*what, "-keystore", name, "-storetype", kind, *more)
 

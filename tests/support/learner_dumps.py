@@ -13,7 +13,7 @@ FOLDER: Final = Path(__file__).with_suffix("")
 DUMPS: Final = sorted(FOLDER.glob("*.dump"))
 
 
-def sent_by(sender: str, dump: Path) -> bytes:
+def bytes_from(sender: str, dump: Path) -> bytes:
     """Return all bytes of one direction."""
     lines = dump.read_text().splitlines()[1:]
     return b"".join(bytes.fromhex(line[2:]) for line in lines if line[0] == sender)

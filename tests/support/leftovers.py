@@ -9,14 +9,14 @@ from zoolet.client import Client
 from zoolet.testing import Server
 
 
-def below(server: Server, path: str) -> dict[str, bytes]:
+def nodes_below(server: Server, path: str) -> dict[str, bytes]:
     """Return the names and data of all nodes below a path."""
     found = server.tree().items()
     return {node.removeprefix(path + "/"): view.data or b"" for node, view in found if node.startswith(path + "/")}
 
 
 def leftovers(server: Server, *clients: Client) -> list[str]:
-    """Return everything that finished recipes have left: ephemeral nodes, watches, background tasks."""
+    """Return the ephemeral nodes, watches and background tasks that finished recipes have left."""
     left = [f"node {view.path}" for view in server.tree().values() if view.ephemeral_owner]
     left += [f"watch {watch.kind} {watch.path}" for watch in server.watches()]
     return left + [f"{tasks} background tasks" for client in clients if (tasks := client.statistics().background_tasks)]
@@ -27,13 +27,13 @@ def ephemerals(server: Server) -> list[str]:
     return [path for path, view in server.tree().items() if view.ephemeral_owner]
 
 
-async def nothing_left(server: Server) -> None:
+async def wait_until_clean(server: Server) -> None:
     """Wait until no watch and no ephemeral node (of a contender, a lease or a candidate) is left."""
     await server.until(lambda: not ephemerals(server) and not server.watches(), timeout=DEADLINE_S)
 
 
-async def in_line(server: Server, path: str, number: int) -> None:
-    """Wait until *number* contenders stand in line and all but the first have a watch."""
+async def wait_for_queue(server: Server, path: str, number: int) -> None:
+    """Wait until *number* contenders are queued and all of them but the first have a watch."""
     await server.until(
         lambda: len(kazoo_bugs.children(server, path)) == number and len(server.watches()) >= number - 1, DEADLINE_S
     )

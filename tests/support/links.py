@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Link:
-    """Forwards connections of one member to a port of another.
+    """A forwarder of connections from one member to a port of another member.
 
     Args:
         target: The port of the other member.
@@ -80,7 +80,7 @@ class Link:
                 await asyncio.sleep(max(when - loop.time(), 0.0))
                 writer.write(data)
             await writer.drain()
-            writer.close()  # the last bytes still arrive
+            writer.close()  # the bytes written before still arrive
             raise ConnectionResetError("the other end is gone")
 
         async with asyncio.TaskGroup() as group:
@@ -142,7 +142,7 @@ class Links:
         self._in_loop(update())
 
     def lag(self, member: int, seconds: float) -> None:
-        """Delay what a member receives from its leader."""
+        """Delay all data that a member receives from its leader."""
         for (one, _), links in self.between.items():
             if one == member:
                 links[0].lag = seconds

@@ -137,7 +137,7 @@ class LiveServer:
         await until(lambda: not self.daemon.connections.open)
 
     async def stop(self, *, gracefully: bool = True) -> None:
-        """Stop the server, once."""
+        """Stop the server, unless it has been stopped before."""
         if not self._stopped:
             self._stopped = True
             await self.daemon.stop(gracefully=gracefully)

@@ -1,4 +1,4 @@
-"""Every kind of lock at one path, for claims that hold for all of them."""
+"""Every kind of lock at one path, for tests that hold for all of them."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 class Log(list[str]):
-    """A log for an engine, as a list of lines."""
+    """A list of log lines that an engine can call as its log."""
 
     def __call__(self, message: str, *arguments: object) -> None:
-        """Write a line."""
+        """Append a line."""
         self.append(message % arguments)
 
     def with_word(self, word: str) -> list[str]:

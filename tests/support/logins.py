@@ -17,14 +17,14 @@ SUPER: Final = digest_id(b"super:pw")
 """The super user's digest for the credentials ``super:pw``."""
 
 
-def begin_sasl(peer: Peer) -> bytes:
-    """Start a SASL exchange; return the challenge."""
+def start_sasl(peer: Peer) -> bytes:
+    """Start a SASL exchange, and return the server's challenge."""
     (reply,) = peer.send(OpCode.SASL, put_bytes(b""))
     return reply.body[4:]
 
 
-def sasl(peer: Peer, user: str, password: str) -> Reply:
-    """Run a complete SASL exchange; return the last reply."""
-    token, _ = answer(begin_sasl(peer), user, password, "cnonce")
+def complete_sasl(peer: Peer, user: str, password: str) -> Reply:
+    """Run a complete SASL exchange, and return the last reply."""
+    token, _ = answer(start_sasl(peer), user, password, "cnonce")
     (reply,) = peer.send(OpCode.SASL, put_bytes(token))
     return reply

@@ -1,5 +1,6 @@
-"""A machine in virtual time: a real daemon with its data directory, on a disk that can be slow, full or broken, or lose
-power.
+"""A simulated machine: a real daemon with its data directory, in virtual time.
+
+Its disk can be slow, full or broken, and the machine can lose power.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LATENCY_S: Final = (0.0005, 0.02)
 
 
 class Machine:
-    """A machine with one port.
+    """A machine that runs one server on a fixed port.
 
     Args:
         sim: The simulation.
@@ -97,7 +98,7 @@ class Machine:
         disk.lose_power()
         steps = len(disk.steps)
         self.is_running = False
-        await server.__aexit__(None, None, None)  # the server can no longer write, and no client can reach it
+        await server.__aexit__(None, None, None)  # clean up the object only: it can neither write nor reach a client
         self.losses += 1
         folder = self._folder / str(self.losses)
         if self._rng.random() < 0.3:
@@ -115,7 +116,7 @@ class VirtualDisk(RememberingDisk):
         rng: Source of the durations of operations.
 
     Attributes:
-        full: Whether reserving and writing fail; half of the data of a failed write is written nevertheless.
+        full: Whether reserving and writing fail; a failed write still writes half of its data.
         syncs: Whether syncs succeed.
     """
 
@@ -123,7 +124,7 @@ class VirtualDisk(RememberingDisk):
         super().__init__(folder)
         self._rng = rng
         self._executors: list[_VirtualExecutor] = []
-        self._left = inf  # number of operations until the power is lost
+        self._operations_left = inf  # number of operations until the power is lost
         self.full = False
         self.syncs = True
 
@@ -134,20 +135,20 @@ class VirtualDisk(RememberingDisk):
         return executor
 
     def now(self) -> float:
-        """Return virtual time."""
+        """Return the virtual time."""
         return asyncio.get_running_loop().time()
 
     def lose_power(self) -> None:
         """Finish at most a few of the pending operations; all later operations fail."""
-        self._left = self._rng.randrange(6)
+        self._operations_left = self._rng.randrange(6)
         for executor in self._executors:
             executor.run_one()
-        self._left = 0
+        self._operations_left = 0
 
     def _use(self) -> None:
-        if self._left <= 0:
+        if self._operations_left <= 0:
             raise OSError(errno.EIO, "the power is lost")
-        self._left -= 1
+        self._operations_left -= 1
 
     def create(self, path: Path) -> int:
         """Create a file, if the power is on."""
@@ -163,7 +164,7 @@ class VirtualDisk(RememberingDisk):
         super().write(descriptor, data, offset)
 
     def reserve(self, descriptor: int, offset: int, size: int) -> None:
-        """Reserve, or fail."""
+        """Reserve space, or fail if the disk is full."""
         self._use()
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -175,7 +176,7 @@ class VirtualDisk(RememberingDisk):
         super().truncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
-        """Sync, or fail."""
+        """Sync a file, or fail if syncs fail."""
         self._use()
         if not self.syncs:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -200,7 +201,7 @@ class VirtualDisk(RememberingDisk):
 
 
 class _VirtualExecutor(Executor):
-    """Runs one function after the other in the event loop, each after a while of virtual time."""
+    """An executor in the event loop: it runs its functions in order, each after some virtual time."""
 
     def __init__(self, rng: Random) -> None:
         self._loop = asyncio.get_running_loop()
@@ -224,14 +225,14 @@ class _VirtualExecutor(Executor):
             self._run_later()
 
     def run_one(self) -> None:
-        """Run the next function, if there is one."""
+        """Run the next function in the queue, if any."""
         if not self._waiting:
             return
         future, job = self._waiting.popleft()
         if future.set_running_or_notify_cancel():
             try:
                 future.set_result(job())
-            except BaseException as error:  # every error goes to the future
+            except BaseException as error:  # every error is passed to the caller through the future
                 future.set_exception(error)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -60,7 +60,7 @@ class Peer:
     # --- bytes ---
 
     def feed(self, data: bytes) -> bytes:
-        """Send bytes and return all output."""
+        """Send bytes to the engine, and return all output."""
         while self.connection.receive_data(data):
             data = b""
         return self.pop_output()
@@ -81,14 +81,14 @@ class Peer:
         zxid: int = 0,
         read_only: bool | None = False,
     ) -> ConnectResponse | None:
-        """Send a connect request and return the response; None if the server closes the connection instead."""
+        """Send a connect request. Return the response, or None if the server closes the connection instead."""
         answer = self.feed(frame(ConnectRequest(zxid, timeout, session, password, read_only).encode()))
         payloads = self._frames.feed(answer) if answer else []
         self.welcome = ConnectResponse.decode(payloads[0]) if payloads else None
         return self.welcome
 
     def send(self, op: int, body: bytes = b"", xid: int | None = None) -> list[Reply]:
-        """Send one request; return all replies and events, and also keep the events in ``inbox``."""
+        """Send one request. Return all replies and events, and append the events to ``inbox``."""
         if xid is None:
             self.xid += 1
             xid = self.xid
@@ -103,7 +103,7 @@ class Peer:
         return replies
 
     def receive(self) -> list[tuple[int, str]]:
-        """Return the types and paths of the events so far, in order, and clear them."""
+        """Return the types and paths of the events since the last call, in order."""
         self._sort(self.pop_output())
         events = [r.WatcherEvent.decode(reply.body) for reply in self.inbox]
         self.inbox.clear()
@@ -126,7 +126,7 @@ class Peer:
         return response.decode(replies[0].body)
 
     def create(self, path: str, data: bytes | None = b"", flags: int = 0, acl: AclList | None = OPEN_ACL_UNSAFE) -> str:
-        """Create a node; return its final path."""
+        """Create a node, and return its final path."""
         return self.call(OpCode.CREATE, r.CreateRequest(path, data, acl, flags)).path
 
     def delete(self, path: str, version: int = -1) -> None:
@@ -151,12 +151,12 @@ class Peer:
         return sorted(self.call(OpCode.GET_CHILDREN, r.GetChildrenRequest(path, watch)).children)
 
     def auth(self, scheme: str | None, data: bytes | None) -> Reply:
-        """Add an identity."""
+        """Log in with a scheme and credentials, and return the reply."""
         (reply,) = self.send(OpCode.AUTH, r.AuthPacket(0, scheme, data).encode(), xid=-4)
         return reply
 
     def multi(self, *operations: tuple[OpCode, Record]) -> list[tuple[int, Record]]:
-        """Send a transaction; return the types and records of its results."""
+        """Send a transaction. Return the types and records of its results."""
         replies = [
             reply for reply in self.send(OpCode.MULTI, wire.encode_operations(list(operations))) if reply.xid != -1
         ]

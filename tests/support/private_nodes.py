@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from support.calls import connected
+from support.calls import connect_peer
 from support.peer import Peer
 
 from zoolet.protocol.acl import ACL, AclList, Id, digest_id
@@ -17,16 +17,16 @@ PRIVATE: Final[AclList] = (ACL(Perm.ALL, Id("digest", digest_id(OWNER))),)
 """All permissions for the owner, none for others."""
 
 
-def owner_of(engine: Engine) -> Peer:
+def connect_owner(engine: Engine) -> Peer:
     """Return a peer that is authenticated as the owner."""
-    owner = connected(engine)
+    owner = connect_peer(engine)
     owner.auth("digest", OWNER)
     return owner
 
 
-def stranger(engine: Engine) -> Peer:
+def connect_stranger(engine: Engine) -> Peer:
     """Create ``/private`` and ``/private/child`` as the owner; return an unauthenticated peer."""
-    owner = owner_of(engine)
+    owner = connect_owner(engine)
     owner.create("/private", b"secret", acl=PRIVATE)
     owner.create("/private/child", b"secret too", acl=PRIVATE)
-    return connected(engine, host="127.0.0.2")
+    return connect_peer(engine, host="127.0.0.2")

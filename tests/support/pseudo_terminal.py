@@ -1,4 +1,4 @@
-"""A program at a pseudo-terminal: the keys that a user presses, and the output."""
+"""A program at a pseudo-terminal: a test presses keys and reads the output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Final
 
 from support.waiting import DEADLINE_S
 
-CURSOR_QUESTION: Final = b"\x1b[6n"
+CURSOR_QUERY: Final = b"\x1b[6n"
 """The query for the cursor position, which prompt_toolkit sends to a terminal."""
 _SEQUENCE: Final = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
 WITHOUT_TOOLKIT: Final = (
@@ -28,8 +28,8 @@ WITHOUT_TOOLKIT: Final = (
 )
 
 
-class Terminal:
-    """A program and its terminal.
+class TerminalProgram:
+    """A running program and its pseudo-terminal.
 
     Args:
         process: The program.
@@ -44,7 +44,7 @@ class Terminal:
         self._answered = 0
 
     def type(self, text: str) -> None:
-        """Type text, and read output at the same time; otherwise the program might block."""
+        """Type text. Read output at the same time, because otherwise the program might block."""
         data = text.encode()
         while data:
             readable, writable, _ = select.select([self._master], [self._master], [], DEADLINE_S)
@@ -60,10 +60,11 @@ class Terminal:
         except OSError:  # the program exited
             return False
         self.raw += data
-        while (place := self.raw.find(CURSOR_QUESTION, self._answered)) >= 0:  # it may arrive in two parts
+        while (place := self.raw.find(CURSOR_QUERY, self._answered)) >= 0:
             os.write(self._master, b"\x1b[1;1R")
-            self._answered = place + len(CURSOR_QUESTION)
-        self._answered = max(self._answered, len(self.raw) - len(CURSOR_QUESTION) + 1)
+            self._answered = place + len(CURSOR_QUERY)
+        # The data may end with the first part of a query.
+        self._answered = max(self._answered, len(self.raw) - len(CURSOR_QUERY) + 1)
         return bool(data)
 
     @property
@@ -72,7 +73,7 @@ class Terminal:
         return _SEQUENCE.sub("", self.raw.decode("utf-8", "replace")).replace("\r", "")
 
     def expect(self, pattern: str) -> str:
-        """Wait for output that matches, after the previous match; return the match."""
+        """Wait for output that matches *pattern* after the previous match, and return the match."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             match = re.compile(pattern).search(self.text, self._seen)
@@ -86,7 +87,7 @@ class Terminal:
                 pass
 
     def type_until(self, key: str, pattern: str) -> None:
-        """Repeat a key, because the program may not listen to it yet, until matching output is printed."""
+        """Press a key until matching output appears, because the program may not read keys yet."""
         deadline = time.monotonic() + DEADLINE_S
         while re.compile(pattern).search(self.text, self._seen) is None:
             assert time.monotonic() < deadline, f"{pattern!r} was not printed:\n{self.text[self._seen :]!r}"
@@ -96,7 +97,7 @@ class Terminal:
         self.expect(pattern)
 
     def type_until_end(self, key: str) -> int:
-        """Repeat a key until the program exits; return its exit code. A terminal drops keys between two prompts."""
+        """Press a key until the program exits, and return the exit code. Keys between two prompts are lost."""
         deadline = time.monotonic() + DEADLINE_S
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"{key!r} does not end the program"
@@ -106,7 +107,7 @@ class Terminal:
         return self.process.wait()
 
     def resize(self, rows: int, columns: int) -> None:
-        """Make the terminal larger or smaller."""
+        """Set the size of the terminal."""
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.process.send_signal(signal.SIGWINCH)
 
@@ -127,9 +128,9 @@ def _own_terminal() -> None:
 
 
 @contextmanager
-def terminal_of(
+def run_at_terminal(
     arguments: Sequence[str], home: Path, *, toolkit: bool = True, term: str = "xterm", under: Sequence[str] = ()
-) -> Iterator[Terminal]:
+) -> Iterator[TerminalProgram]:
     """Run ``zoolet`` at a terminal.
 
     Args:
@@ -155,7 +156,7 @@ def terminal_of(
     )
     os.close(slave)
     try:
-        yield Terminal(process, master)
+        yield TerminalProgram(process, master)
     finally:
         process.kill()
         process.wait()

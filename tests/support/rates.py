@@ -28,7 +28,7 @@ READS: Final = (OpCode.EXISTS, OpCode.GET_DATA)
 
 
 def _replace(entries: list[Entry], rng: Random, change: Callable[[Entry], Entry], *ops: OpCode) -> None:
-    place = rng.choice(h.requests(entries, *ops))
+    place = rng.choice(h.request_places(entries, *ops))
     entries[place] = change(entries[place])
 
 
@@ -47,7 +47,7 @@ def loses_a_write(entries: list[Entry], rng: Random) -> None:
     """A read shows the previous version."""
 
     def change(entry: Entry) -> Entry:
-        stat = h.answer_of(entry, r.StatResponse).stat
+        stat = h.reply_record(entry, r.StatResponse).stat
         return h.with_stat(entry, r.StatResponse, version=stat.version - 1, mzxid=stat.mzxid - 1)
 
     _replace(entries, rng, change, OpCode.EXISTS)
@@ -57,7 +57,7 @@ def shows_other_data(entries: list[Entry], rng: Random) -> None:
     """A read shows other data of the same size."""
 
     def change(entry: Entry) -> Entry:
-        answer = h.answer_of(entry, r.GetDataResponse)
+        answer = h.reply_record(entry, r.GetDataResponse)
         return h.with_answer(entry, r.GetDataResponse(b"~" * len(answer.data or b"x"), answer.stat))
 
     _replace(entries, rng, change, OpCode.GET_DATA)
@@ -72,7 +72,7 @@ def misses_a_child(entries: list[Entry], rng: Random) -> None:
     """A list misses a child."""
 
     def change(entry: Entry) -> Entry:
-        names = list(h.answer_of(entry, r.GetChildrenResponse).children)
+        names = list(h.reply_record(entry, r.GetChildrenResponse).children)
         return h.with_answer(entry, r.GetChildrenResponse(names[1:]))
 
     _replace(entries, rng, change, OpCode.GET_CHILDREN)
@@ -82,7 +82,7 @@ def invents_a_child(entries: list[Entry], rng: Random) -> None:
     """A list contains a child that was never created."""
 
     def change(entry: Entry) -> Entry:
-        names = list(h.answer_of(entry, r.GetChildrenResponse).children)
+        names = list(h.reply_record(entry, r.GetChildrenResponse).children)
         return h.with_answer(entry, r.GetChildrenResponse([*names, "nobody-s"]))
 
     _replace(entries, rng, change, OpCode.GET_CHILDREN)
@@ -95,12 +95,12 @@ def refuses_a_write(entries: list[Entry], rng: Random) -> None:
 
 def repeats_a_zxid(entries: list[Entry], rng: Random) -> None:
     """A write is answered with the previous zxid."""
-    _replace(entries, rng, lambda entry: h.with_zxid(entry, h.zxid(entry) - 1), OpCode.SET_DATA, OpCode.CREATE)
+    _replace(entries, rng, lambda entry: h.with_zxid(entry, h.reply_zxid(entry) - 1), OpCode.SET_DATA, OpCode.CREATE)
 
 
 def reads_the_past(entries: list[Entry], rng: Random) -> None:
-    """A read is answered with an earlier zxid, but shows the present state."""
-    _replace(entries, rng, lambda entry: h.with_zxid(entry, h.zxid(entry) - 3), *READS)
+    """A read has an earlier zxid in its reply, but shows the current state."""
+    _replace(entries, rng, lambda entry: h.with_zxid(entry, h.reply_zxid(entry) - 3), *READS)
 
 
 CHANGES: Final[tuple[Change, ...]] = (
@@ -109,10 +109,10 @@ CHANGES: Final[tuple[Change, ...]] = (
 )  # fmt: skip
 
 
-def rates(tries: int, seed: int) -> dict[str, float]:
+def detection_rates(tries: int, seed: int) -> dict[str, float]:
     """Return the detection rate of each change."""
     rng = Random(seed)
-    honest = [h.history(seed * 100 + number, REQUESTS) for number in range(HISTORIES)]
+    honest = [h.record_history(seed * 100 + number, REQUESTS) for number in range(HISTORIES)]
     found: dict[str, float] = {}
     for change in CHANGES:
         hits = 0
@@ -125,12 +125,12 @@ def rates(tries: int, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run from the command line."""
+    """Print the rates, with the options of the command line."""
     parser = argparse.ArgumentParser(prog="checking.rates", description=__doc__)
     parser.add_argument("--tries", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    for what, share in rates(options.tries, options.seed).items():
+    for what, share in detection_rates(options.tries, options.seed).items():
         print(f"{share:6.1%}  {what}", flush=True)
 
 

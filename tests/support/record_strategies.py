@@ -61,10 +61,10 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 @cache
 def instances(kind: type[Record], null: str | None = None) -> st.SearchStrategy[Any]:
-    """Return a strategy for records of this class, with null in the field *null* even if that is invalid."""
+    """Return a strategy for records of this class. The field *null*, if given, is null even if that is invalid."""
     return st.builds(kind, **{name: st.none() if name == null else values(hint) for name, hint in HINTS[kind].items()})
 
 
-def name_of(kind: object) -> str:
+def record_name(kind: object) -> str:
     """Return the name of a record or a field in a parametrized test."""
     return kind.__name__ if isinstance(kind, type) else str(kind)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Recorder(asyncio.Protocol):
-    """Records the received fragments and their times."""
+    """A protocol that keeps the received fragments and their times."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -41,8 +41,8 @@ class Recorder(asyncio.Protocol):
         return b"".join(piece for _, piece in self.pieces)
 
 
-async def pair(port: int = 700) -> tuple[Recorder, Recorder]:
-    """Connect two recorders; return the client's and the server's."""
+async def connect_pair(port: int = 700) -> tuple[Recorder, Recorder]:
+    """Connect two recorders, and return those of the client and of the server."""
     loop = asyncio.get_running_loop()
     served: list[Recorder] = []
 

@@ -1,4 +1,4 @@
-"""Helpers for records."""
+"""A helper that copies records with changes."""
 
 from __future__ import annotations
 

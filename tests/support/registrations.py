@@ -6,19 +6,19 @@ from zoolet.client import EventType
 from zoolet.client.wire.watches import Registration, WatchKind, WatchTable
 
 
-def watch(kind: WatchKind, path: str = "/a", limit: int = 100) -> Registration:
-    """Return the registration of a watch."""
+def make_registration(kind: WatchKind, path: str = "/a", limit: int = 100) -> Registration:
+    """Return a registration for a watch of this kind on *path*."""
     return Registration(kind, path, limit, lambda: None)
 
 
-def table(*watches: Registration) -> WatchTable:
-    """Return a table of these registrations."""
+def make_table(*watches: Registration) -> WatchTable:
+    """Return a watch table that contains these registrations."""
     made = WatchTable()
     for one in watches:
         made.add(one)
     return made
 
 
-def events(one: Registration) -> list[tuple[EventType, str]]:
-    """Return the types and paths of the pending events."""
+def pending_events(one: Registration) -> list[tuple[EventType, str]]:
+    """Return the types and paths of the pending events of a registration."""
     return [(event.type, event.path) for event in one.events]

@@ -17,7 +17,7 @@ HANDSHAKE, FIRST = 0, 1  # numbers of frames from the server
 
 
 class Relay:
-    """Forwards bytes between a client and a server.
+    """A relay between clients and a server, which replaces one frame of the first connection.
 
     Args:
         server: The address of the server, as ``host:port``.
@@ -54,7 +54,7 @@ class Relay:
             await asyncio.wait(self._running)
 
     def drop(self) -> None:
-        """Abort all connections immediately; unread bytes are lost."""
+        """Abort all connections immediately. Unread bytes are lost."""
         for end in self._open:
             end.transport.abort()
 
@@ -77,7 +77,7 @@ class Relay:
                     pass
                 asking.cancel()
         except asyncio.CancelledError:
-            pass  # the task ends here anyway
+            pass  # the task ends here, so the cancellation need not be raised again
         finally:
             self._open -= ends
             for end in ends:

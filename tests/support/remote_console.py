@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from support.daemon import Running
+from support.daemon import RunningDaemon
 from support.waiting import DEADLINE_S
 
 
-class Remote:
+class RemoteConsole:
     """A console in a separate process."""
 
     def __init__(self, url: str, token: str) -> None:
@@ -23,14 +23,14 @@ class Remote:
         self.token = token
 
     def get(self, name: str) -> Any:
-        """Request an endpoint of the API; return its answer."""
+        """Request an endpoint of the API. Return its decoded answer."""
         with urllib.request.urlopen(f"{self.url}console/api/{name}", timeout=DEADLINE_S) as response:
             text = response.read()
         lines = text.splitlines()
         return json.loads(text) if len(lines) == 1 else [json.loads(line) for line in lines]
 
     def change(self, action: str, **arguments: object) -> Any:
-        """Make a change, with the token."""
+        """Send a request that changes data, with the token."""
         headers = {"Authorization": f"Bearer {self.token}"}
         body = json.dumps(arguments).encode()
         request = urllib.request.Request(f"{self.url}console/api/change/{action}", body, headers)
@@ -47,14 +47,14 @@ class Remote:
 
 
 @contextmanager
-def console(hosts: str, *options: str) -> Iterator[Remote]:
-    """Run the command."""
+def run_console(hosts: str, *options: str) -> Iterator[RemoteConsole]:
+    """Run ``zoolet console`` for the block, and yield the console."""
     command = [sys.executable, "-m", "zoolet", "console", hosts, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
-        lines = Running(process)
+        lines = RunningDaemon(process)
         try:
             url = lines.read_line(1).removeprefix("zoolet console on ")
-            yield Remote(url, lines.read_line(1).removeprefix("zoolet console token "))
+            yield RemoteConsole(url, lines.read_line(1).removeprefix("zoolet console token "))
         finally:
             process.terminate()
             process.communicate(timeout=DEADLINE_S)

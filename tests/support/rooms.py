@@ -7,9 +7,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 ROOMS: Final = ("protocol", "server", "client", "console", "testing", "cli")
-"""A room may import itself and earlier rooms; server and client do not import each other."""
+"""The rooms, in order. A room may import earlier rooms, except that server and client do not import each other."""
 
 
 def modules(*parts: str) -> list[Path]:
-    """List the modules in these folders."""
+    """Return the files of the modules in these folders."""
     return sorted(path for part in parts for path in (ROOT / part).rglob("*.py"))

@@ -37,13 +37,13 @@ from zoolet.testing.frames.requests import RecordedRequest
 from zoolet.testing.sim import describe_pending_tasks
 from zoolet.testing.sim.chaos import AttemptCancelledError, Chaos
 
-SESSION: Final = 6.0
+SESSION_S: Final = 6.0
 """Seconds of each client's session timeout."""
-BOUND: Final = 120.0
+TURN_LIMIT_S: Final = 120.0
 """Limit, in virtual seconds, for every client to complete a turn after the failures have stopped."""
-SETTLED: Final = 30.0
+CLEANUP_LIMIT_S: Final = 30.0
 """Limit, in virtual seconds, for cleanup after the last turn."""
-WRONG: Final = {
+FAILURE_RATES: Final = {
     "lose_replies": 0.02,
     "drop_requests": 0.02,
     "close_connections": 0.01,
@@ -53,7 +53,7 @@ WRONG: Final = {
     "cancel_attempts": 0.15,
 }
 """Failures in a run, with their probabilities."""
-ENDURED: Final = (ZooKeeperError, LockLostError, TimeoutError, AttemptCancelledError)
+TOLERATED_ERRORS: Final = (ZooKeeperError, LockLostError, TimeoutError, AttemptCancelledError)
 """Errors that a turn may raise during failures."""
 
 Turn = Callable[[Client, int], Coroutine[Any, Any, None]]
@@ -97,14 +97,14 @@ class Story:
         self._broken: list[str] = []
 
     def end(self) -> None:
-        """Stop the failures."""
+        """Stop the failures, and let the clients run their last turns."""
         self.chaos.stop()
         self.over.set()
 
     # --- for scenarios ---
 
     async def all_clients(self, turn: Turn) -> None:
-        """Run turns of every client until the failures stop, and then one more each, which must succeed in time."""
+        """Run turns of every client until the failures stop. After that, one more turn of each must succeed in time."""
         try:
             async with asyncio.TaskGroup() as group:
                 for number, client in enumerate(self.clients):
@@ -121,21 +121,21 @@ class Story:
         began = self.sim.time()
         while not await self._one(turn, client, number):
             await asyncio.sleep(0.05)
-            assert self.sim.time() - began < BOUND, f"client {number} starves"
-        assert self.sim.time() - began < BOUND, f"client {number} had to wait {self.sim.time() - began:.1f} s"
+            assert self.sim.time() - began < TURN_LIMIT_S, f"client {number} starves"
+        assert self.sim.time() - began < TURN_LIMIT_S, f"client {number} had to wait {self.sim.time() - began:.1f} s"
         self.turns[number] += 1
 
     async def _one(self, turn: Turn, client: Client, number: int) -> bool:
         task = asyncio.create_task(self.chaos.attempt(turn(client, number), by=number), name=f"turn of {number}")
         try:
-            await asyncio.wait([task], timeout=4 * BOUND)
+            await asyncio.wait([task], timeout=4 * TURN_LIMIT_S)
             assert task.done(), (
                 f"client {number} starves; these tasks wait:{describe_pending_tasks(asyncio.get_running_loop())}"
             )
         finally:
             task.cancel()
         error = task.exception()
-        if error is not None and not isinstance(error, ENDURED):
+        if error is not None and not isinstance(error, TOLERATED_ERRORS):
             raise error
         return error is None
 
@@ -165,7 +165,7 @@ class Story:
         self.server._interceptor.record = recorded  # type: ignore[method-assign]
 
 
-async def _settled(story: Story) -> None:
+async def _wait_until_settled(story: Story) -> None:
     """Wait until no ephemeral node and no watch is left, although all sessions are alive."""
 
     def left() -> list[str]:
@@ -173,18 +173,18 @@ async def _settled(story: Story) -> None:
                  if view.ephemeral_owner]  # fmt: skip
         return [*nodes, *map(str, story.server.watches())]
 
-    deadline = story.sim.time() + SETTLED
+    deadline = story.sim.time() + CLEANUP_LIMIT_S
     while left():
-        assert story.sim.time() < deadline, f"left {SETTLED} s after all clients were done: {left()}"
+        assert story.sim.time() < deadline, f"left {CLEANUP_LIMIT_S} s after all clients were done: {left()}"
         await asyncio.sleep(0.2)
 
 
 @asynccontextmanager
-async def clients_in(sim: Simulation, server: Server, number: int, **options: Any) -> AsyncIterator[list[Client]]:
-    """Start clients with different seeds; at the end no session, node, watch, task or connection may be left."""
+async def running_clients(sim: Simulation, server: Server, number: int, **options: Any) -> AsyncIterator[list[Client]]:
+    """Yield started clients with different seeds. At the end no session, node, watch, task or connection may exist."""
     before = asyncio.all_tasks()
     connections = sim.network.connections
-    options = {"timeout": SESSION, "backoff": Backoff(longest=1.0), **options}
+    options = {"timeout": SESSION_S, "backoff": Backoff(longest=1.0), **options}
     clients = [Client(server.hosts, rng=Random(f"client {sim.seed} {who}"), **options) for who in range(number)]
     try:
         for client in clients:
@@ -196,7 +196,7 @@ async def clients_in(sim: Simulation, server: Server, number: int, **options: An
         for client in clients:
             await client.aclose()
     assert not [client for client in clients if client.session_id in server.sessions()], "sessions are left"
-    await asyncio.sleep(2 * SESSION)  # a session whose connect response was lost has to expire
+    await asyncio.sleep(2 * SESSION_S)  # wait for the expiry of sessions whose connect response was lost
     assert not [view.path for view in server.tree().values() if view.ephemeral_owner], "ephemeral nodes are left"
     assert asyncio.all_tasks() <= before, "tasks are left"
     assert sim.network.connections == connections, "connections are left"
@@ -216,12 +216,12 @@ def play(scenario: Scenario, seed: int, *, clients: int = 3, seconds: float = 25
     """
 
     async def run(sim: Simulation, server: Server, chaos: Chaos) -> None:
-        chaos.stop()  # until the clients are connected
-        async with clients_in(sim, server, clients, **options) as made:
+        chaos.stop()  # there are no failures while the clients connect
+        async with running_clients(sim, server, clients, **options) as made:
             story = Story(sim, server, chaos, made)
             asyncio.get_running_loop().call_later(seconds, story.end)
             with chaos:
                 await scenario(story)
-            await _settled(story)
+            await _wait_until_settled(story)
 
-    zoolet_schedules(1, seed=seed, limit=36_000, **WRONG)(run)()
+    zoolet_schedules(1, seed=seed, limit=36_000, **FAILURE_RATES)(run)()

@@ -7,7 +7,7 @@ from typing import Final
 
 from support.peer import Reply
 from support.waiting import DEADLINE_S
-from support.wire import Wire, replied
+from support.wire import Wire, split_reply
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -17,7 +17,7 @@ from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 
-HEADER: Final = 16
+HEADER_BYTES: Final = 16
 """Bytes of a reply's header; a read-only member without local sessions answers a handshake with only a header."""
 NO_SESSION: Final = ConnectResponse()
 
@@ -58,7 +58,7 @@ class ScriptClient:
         payload = self._next()
         if payload is None:
             return "closed"
-        if len(payload) == HEADER:
+        if len(payload) == HEADER_BYTES:
             return ErrorCode(r.ReplyHeader.decode(payload).err).name
         answer = ConnectResponse.decode(payload)
         if not answer.timeout_ms:
@@ -68,7 +68,7 @@ class ScriptClient:
         return ("resumed" if before else "new") + (" read-only" if answer.read_only else "")
 
     def connect_patiently(self, port: int, **options: object) -> str:
-        """Retry :meth:`connect` until the member answers."""
+        """Retry :meth:`connect` until the member answers, and return the outcome."""
         deadline = time.monotonic() + 3 * DEADLINE_S
         while (outcome := self.connect(port, **options)) in ("refused", "closed"):  # type: ignore[arg-type]
             if time.monotonic() > deadline:
@@ -77,7 +77,7 @@ class ScriptClient:
         return outcome
 
     def drop(self) -> None:
-        """Close the connection, not the session."""
+        """Close the connection, but keep the session."""
         if self._wire is not None:
             self._wire.close()
             self._wire = None
@@ -118,7 +118,7 @@ class ScriptClient:
 
     def _noted(self, payload: bytes) -> Reply:
         """Parse a payload, and record it if it is an event."""
-        reply = replied(payload)
+        reply = split_reply(payload)
         if reply.xid == -1:
             event = r.WatcherEvent.decode(reply.body)
             self.events.append(f"{EventType(event.type).name} {event.path}")
@@ -140,7 +140,7 @@ class ScriptClient:
         return self.events
 
     def is_closed(self, timeout: float = DEADLINE_S) -> bool:
-        """Wait until the member closes the connection; return whether it has."""
+        """Return whether the member closes the connection within *timeout* seconds."""
         deadline = time.monotonic() + timeout
         while self.connected and time.monotonic() < deadline:
             payload = self._next(deadline - time.monotonic())
@@ -178,7 +178,7 @@ class ScriptClient:
         return " ".join(sorted(r.GetChildrenResponse.decode(body).children or ())) if error == "OK" else error
 
     def sync(self, path: str = "/", timeout: float = DEADLINE_S) -> str:
-        """Send a sync, so the member catches up with its leader; return ``OK`` or the error."""
+        """Send a sync, which makes the member catch up with its leader. Return ``OK`` or the error."""
         return self.call(OpCode.SYNC, r.SyncRequest(path), timeout)[0]
 
     def ping(self) -> str:

@@ -1,4 +1,4 @@
-"""The shell inside the test process: execute lines and return their output."""
+"""The shell inside the test process, which executes lines and returns their output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
-from support.zkcli import Step, step_of
+from support.zkcli import TranscriptStep, parse_step
 
 from zoolet.cli.shell.interpreter import execute
 from zoolet.cli.shell.output import ShellOutput
@@ -38,8 +38,8 @@ class Screen(io.StringIO):
         return text
 
 
-class Printed(NamedTuple):
-    """The output of a line.
+class LineOutput(NamedTuple):
+    """The output and the exit code of one line.
 
     Args:
         out: Output on the first stream.
@@ -52,8 +52,8 @@ class Printed(NamedTuple):
     code: int
 
 
-class ShellAtHand:
-    """A shell that executes lines for a test.
+class ShellDriver:
+    """A connected shell that executes lines and returns their output.
 
     Args:
         shell: The shell.
@@ -66,14 +66,14 @@ class ShellAtHand:
         self._out = out
         self._err = err
 
-    async def __call__(self, line: str) -> Printed:
-        """Execute a line."""
+    async def __call__(self, line: str) -> LineOutput:
+        """Execute a line, and return its output."""
         code = await execute(self.shell, line)
         for _ in range(3):  # for events that the server sent with the answer
             await asyncio.sleep(0)
-        return Printed(self._out.pop(), self._err.pop() if self._err is not self._out else "", code)
+        return LineOutput(self._out.pop(), self._err.pop() if self._err is not self._out else "", code)
 
-    async def type(self, lines: Sequence[str]) -> list[Step]:
+    async def type(self, lines: Sequence[str]) -> list[TranscriptStep]:
         """Execute lines, each followed by a marker as in a recording, and return what they printed."""
         steps = []
         await execute(self.shell, "ls /marker-0")
@@ -82,15 +82,15 @@ class ShellAtHand:
             printed = await self(line)
             await execute(self.shell, f"ls /marker-{number}")
             late = self._out.pop().partition(f"Node does not exist: /marker-{number}\n")[0]
-            steps.append(step_of(line, (printed.out + late).split("\n")[:-1]))
+            steps.append(parse_step(line, (printed.out + late).split("\n")[:-1]))
         return steps
 
 
 @asynccontextmanager
-async def shell_on(
+async def open_shell(
     hosts: str, *, terminal: bool = False, as_json: bool = False, colour: bool = False, one_stream: bool = False
-) -> AsyncIterator[ShellAtHand]:
-    """Yield a connected shell."""
+) -> AsyncIterator[ShellDriver]:
+    """Yield a connected shell, on a terminal or not."""
     out = Screen(terminal)
     err = out if one_stream else Screen(terminal)
     shell = Shell(ConnectionSettings(hosts), ShellOutput(out, err, as_json=as_json, colour=colour))
@@ -98,6 +98,6 @@ async def shell_on(
     try:
         await shell.client.wait_for(State.CONNECTED)
         out.pop()
-        yield ShellAtHand(shell, out, err)
+        yield ShellDriver(shell, out, err)
     finally:
         await shell.close()

@@ -56,7 +56,7 @@ def simulate(
 
 
 def simulate_clients(main: Callable[[Simulation, Server, Connect], Coroutine[Any, Any, None]], seed: int = 1) -> None:
-    """Run with a server and a function that starts clients. At the end they are closed, and no task may be left."""
+    """Run *main* with a server and a function that starts clients. At the end no task may be left."""
 
     async def run(sim: Simulation, server: Server) -> None:
         before = asyncio.all_tasks()
@@ -80,23 +80,23 @@ def simulate_clients(main: Callable[[Simulation, Server, Connect], Coroutine[Any
 
 
 def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
-    """Run with a server and a connected client; the options are passed to :func:`client_of`."""
+    """Run with a server and a connected client; the options are passed to :func:`make_client`."""
 
     async def run(sim: Simulation, server: Server) -> None:
-        async with client_of(server, **options) as zk:
+        async with make_client(server, **options) as zk:
             await main(server, zk)
 
     simulate(run, seed)
 
 
-def client_of(server: Server, timeout: float = 10.0, seed: int = 5, **options: Any) -> Client:
+def make_client(server: Server, timeout: float = 10.0, seed: int = 5, **options: Any) -> Client:
     """Return an unstarted client with a fixed seed and short reconnect delays."""
     options = {"rng": Random(seed), "backoff": Backoff(first=0.01, longest=0.2), **options}
     return Client(server.hosts, timeout, **options)
 
 
 async def eventually(what: Callable[[], Any], seconds: float = 60.0) -> None:
-    """Wait until a condition is true; raise TimeoutError if that takes longer than *seconds*."""
+    """Wait until a condition is true, or raise TimeoutError after *seconds*."""
     async with asyncio.timeout(seconds):
         while not what():
             await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Waiting for the states of a client."""
+"""A helper that waits for a state of a client."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from support.waiting import DEADLINE_S
 from zoolet.client import State
 
 
-async def until(states: AsyncIterator[State], *wanted: State) -> list[State]:
-    """Read states up to and including one of *wanted*; return them."""
+async def read_until(states: AsyncIterator[State], *wanted: State) -> list[State]:
+    """Wait for one of the states *wanted*. Return all states up to and including it."""
     seen = []
     async with asyncio.timeout(DEADLINE_S):
         async for state in states:

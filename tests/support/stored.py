@@ -29,12 +29,12 @@ from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.layout import LOCK, SUBFOLDER
 from zoolet.server.storage.opening import OpenDirectory
-from zoolet.server.storage.recovery import Recovered, recover
+from zoolet.server.storage.recovery import RecoveryResult, recover
 from zoolet.server.storage.settings import StorageSettings
 from zoolet.server.storage.store import Store
 
-SECTOR: Final = 512
-WRITES: Final = 6
+SECTOR_BYTES: Final = 512
+WRITE_COUNT: Final = 6
 
 
 class StoredServer:
@@ -96,60 +96,62 @@ class StoredServer:
         return self.daemon.engine
 
 
-async def client_of(server: StoredServer) -> Client:
+async def connect_client(server: StoredServer) -> Client:
     """Return a connected client."""
     client = Client(server.hosts, timeout=20.0)
     await client.start()
     return client
 
 
-async def files_with(folder: Path, *, preallocated: int = 0) -> tuple[Path, Path]:
-    """Write six transactions with a server; return the snapshot before them and the log."""
+async def write_snapshot_and_log(folder: Path, *, preallocated: int = 0) -> tuple[Path, Path]:
+    """Write six transactions with a server. Return the preceding snapshot and the log."""
     async with StoredServer(folder, preallocated=preallocated) as server, Client(server.hosts, timeout=20.0) as client:
-        for number in range(WRITES):
+        for number in range(WRITE_COUNT):
             await client.create(f"/n{number}", b"data")
         inner = folder / "version-2"
         log, snapshot = sorted(path for path in inner.iterdir() if not path.name.startswith("zoolet"))
         whole = log.read_bytes()
-    log.write_bytes(whole)  # drop what the shutdown added, as if the server had been killed
+    log.write_bytes(whole)  # remove the entries of the shutdown, as if the server had been killed
     log.with_name("zoolet.lock").write_text("pid 1\n")
     return snapshot, log
 
 
-def created(zxid: int) -> bytes:
+def create_transaction(zxid: int) -> bytes:
     """Return an encoded transaction that creates the node ``/nZXID``."""
     return txnlog.encode([(1, 1, zxid, 1, OpCode.CREATE, CreateTxn(f"/n{zxid}", b"", acl.OPEN, False, zxid))])
 
 
 def write_log(folder: Path, first: int, count: int) -> Path:
-    """Write a log of :func:`created` transactions into the folder of a data directory."""
+    """Write a log of :func:`create_transaction` transactions into the folder of a data directory."""
     folder.mkdir(exist_ok=True)
     path = folder / f"log.{first:x}"
-    path.write_bytes(txnlog.encode_header() + b"".join(map(created, range(first, first + count))))
+    path.write_bytes(txnlog.encode_header() + b"".join(map(create_transaction, range(first, first + count))))
     return path
 
 
-def recover_leniently(folder: Path) -> tuple[Engine, Recovered]:
+def recover_leniently(folder: Path) -> tuple[Engine, RecoveryResult]:
     """Recover a data directory as a daemon does."""
     engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
     return engine, recover(engine, folder, lenient=True)
 
 
-def writes_in(engine: Engine) -> int:
-    """Return how many writes of :func:`files_with` are present; these must be the first writes, without gaps."""
-    there = [engine.tree.get(f"/n{number}") is not None for number in range(WRITES)]
+def count_writes(engine: Engine) -> int:
+    """Return how many writes of :func:`write_snapshot_and_log` are present. Fail if a write before a present one is
+    missing.
+    """
+    there = [engine.tree.get(f"/n{number}") is not None for number in range(WRITE_COUNT)]
     assert there == sorted(there, reverse=True), there
     return sum(there)
 
 
-def recovered(folder: Path | DataDir) -> Engine:
+def recover_state(folder: Path | DataDir) -> Engine:
     """Return the state that a server would start with."""
     engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
     recover(engine, folder, lenient=True)
     return engine
 
 
-def state_of(engine: Engine) -> dict[str, object]:
+def persistent_state(engine: Engine) -> dict[str, object]:
     """Return the whole persistent state: nodes, with every field, and sessions."""
     nodes = {
         path: (
@@ -162,14 +164,14 @@ def state_of(engine: Engine) -> dict[str, object]:
 
 
 class FullDisk(Disk):
-    """A disk that has no space left while ``reserves`` or ``writes`` is false, and whose syncs can fail."""
+    """A disk without free space while ``reserves`` or ``writes`` is false. Its syncs can also be made to fail."""
 
     def __init__(self) -> None:
         self.reserves = self.writes = self.syncs = True
         self.max_file = sys.maxsize
 
     def reserve(self, descriptor: int, offset: int, size: int) -> None:
-        """Reserve, or fail."""
+        """Reserve space, or fail if the disk is full."""
         if not self.reserves:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if offset + size > self.max_file:
@@ -187,7 +189,7 @@ class FullDisk(Disk):
         super().write(descriptor, data, offset)
 
     def sync(self, descriptor: int) -> None:
-        """Sync, or fail."""
+        """Sync a file, or fail if syncs fail."""
         if not self.syncs:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         super().sync(descriptor)
@@ -224,7 +226,7 @@ class Step(NamedTuple):
 
 
 class RememberingDisk(Disk):
-    """A disk that records all operations in order, to compute what a power loss may leave.
+    """A disk that records all operations in order, to compute the possible files after a power loss.
 
     Args:
         folder: The data directory. Files that exist already survive every power loss.
@@ -296,11 +298,11 @@ class RememberingDisk(Disk):
         self.steps.append(Step("sync_folder", 0, ()))
 
     def after_kill(self, count: int, folder: Path) -> None:
-        """Write into an empty folder what is left if the process is killed after *count* steps: everything."""
+        """Write into an empty folder the files after a kill at *count* steps. A kill loses no data."""
         self._write(folder, self._names(self.steps[:count], None), self.steps[:count], Random(0), 1.0)
 
     def after_power_loss(self, count: int, random: Random, folder: Path) -> None:
-        """Write into an empty folder what may be left if the power is lost after *count* steps.
+        """Write into an empty folder one possible state of the files after a power loss at *count* steps.
 
         None, all, or some sectors of the unsynced data are left. None, all, or the first few of the unsynced names are
         left.
@@ -343,7 +345,7 @@ class RememberingDisk(Disk):
         mine = [step for step in steps if step.file == file]
         synced = max((number for number, step in enumerate(mine) if step.what == "sync"), default=-1)
         content = bytearray(self._contents.get(file, b""))
-        lost: set[int] = set()  # sectors; the system caches whole ones, so a later write includes earlier ones
+        lost: set[int] = set()  # cached sectors are whole, so a later write includes earlier ones
         for number, step in enumerate(mine):
             if step.what == "truncate":
                 if number < synced or random.random() < share:
@@ -387,10 +389,10 @@ class GatedDisk(RememberingDisk):
 
 
 def _write_sectors(content: bytearray, data: bytes, offset: int, is_written: Callable[[int], bool]) -> None:
-    """Write those sectors of the data for which *is_written* is true, each as a whole."""
+    """Write those sectors of the data that *is_written* selects, each as a whole."""
     at, end = offset, offset + len(data)
     while at < end:
-        upto = min(end, at - at % SECTOR + SECTOR)
-        if is_written(at // SECTOR):
+        upto = min(end, at - at % SECTOR_BYTES + SECTOR_BYTES)
+        if is_written(at // SECTOR_BYTES):
             content[at:upto] = data[at - offset : upto - offset]
         at = upto

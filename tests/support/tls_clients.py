@@ -13,16 +13,16 @@ from support.waiting import DEADLINE_S
 from zoolet.server.net.tls_settings import TlsSettings
 
 FILES: Final = Path(__file__).parent / "tls"
-CERTIFICATE: Final = ("--tls-cert", str(FILES / "server.pem"), "--tls-key", str(FILES / "server-key.pem"))
+CERTIFICATE_OPTIONS: Final = ("--tls-cert", str(FILES / "server.pem"), "--tls-key", str(FILES / "server-key.pem"))
 """The daemon options for the server certificate in that folder."""
-AUTHORITY: Final = ("--tls-ca", str(FILES / "ca.pem"))
+AUTHORITY_OPTIONS: Final = ("--tls-ca", str(FILES / "ca.pem"))
 """The daemon options to require client certificates of the authority in that folder."""
 CERTIFICATE_SETTINGS: Final = TlsSettings(str(FILES / "server.pem"), key=str(FILES / "server-key.pem"))
 """The same certificate for a server in the running event loop."""
 
 
-def trusting(authority: Path | str = FILES / "ca.pem", *, certificate: bool = False) -> ssl.SSLContext:
-    """Return a client's context, which on every version is as strict as the default of Python 3.13."""
+def client_context(authority: Path | str = FILES / "ca.pem", *, certificate: bool = False) -> ssl.SSLContext:
+    """Return a client's context that is as strict on every Python as the default of Python 3.13."""
     context = ssl.create_default_context(cafile=str(authority))
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     if certificate:
@@ -30,14 +30,14 @@ def trusting(authority: Path | str = FILES / "ca.pem", *, certificate: bool = Fa
     return context
 
 
-def shake(
+def shake_hands(
     port: int, authority: Path, certificate: Path | None = None, version: ssl.TLSVersion | None = None
 ) -> tuple[ssl.SSLSocket, bytes]:
     """Shake hands and open a session; return the connection, and the first bytes of the answer (empty if closed).
 
     With TLS 1.3, only the answer shows a client whether its certificate was accepted.
     """
-    context = trusting(authority)
+    context = client_context(authority)
     if certificate is not None:
         context.load_cert_chain(certificate)
     if version is not None:
@@ -48,10 +48,12 @@ def shake(
     return secure, secure.recv(4)
 
 
-def lets_in(port: int, authority: Path, certificate: Path | None = None, version: ssl.TLSVersion | None = None) -> bool:
-    """Return whether a client gets a session."""
+def is_accepted(
+    port: int, authority: Path, certificate: Path | None = None, version: ssl.TLSVersion | None = None
+) -> bool:
+    """Return whether the server gives a client a session."""
     try:
-        connection, answer = shake(port, authority, certificate, version)
+        connection, answer = shake_hands(port, authority, certificate, version)
     except OSError:
         return False
     connection.close()
@@ -59,8 +61,8 @@ def lets_in(port: int, authority: Path, certificate: Path | None = None, version
 
 
 def common_name(port: int, authority: Path) -> str:
-    """Return the subject of a server's certificate."""
-    connection, _ = shake(port, authority)
+    """Return the common name in the subject of a server's certificate."""
+    connection, _ = shake_hands(port, authority)
     with connection:
         subject = connection.getpeercert() or {}
         return dict(pair[0] for pair in subject["subject"])["commonName"]  # type: ignore[misc]

@@ -9,8 +9,8 @@ from zoolet.server.net import tls
 from zoolet.server.net.tls_settings import TlsSettings
 
 
-class Served:
-    """A context manager for a TLS port that accepts sessions.
+class TlsServer:
+    """A server that listens only for TLS, as a context manager.
 
     Args:
         settings: Its TLS settings.

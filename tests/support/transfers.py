@@ -1,4 +1,4 @@
-"""The tree that the tests of dump, load and push transfer."""
+"""The tree in the tests of dump, load and push."""
 
 from __future__ import annotations
 

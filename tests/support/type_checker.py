@@ -15,15 +15,15 @@ from support.effort import FULL
 from support.rooms import ROOT
 from support.waiting import DEADLINE_S
 
-CHECKED_S: Final = 4 * DEADLINE_S
-"""The limit of a type checker, whose first run reads the whole package."""
+CHECK_LIMIT_S: Final = 4 * DEADLINE_S
+"""Limit for a run of a type checker, in seconds. The first run reads the whole package."""
 MYPY: Final = (sys.executable, "-m", "mypy", "--strict", "--config-file=", "--explicit-package-bases")
-CACHED: Final = ("--cache-dir", str(ROOT / ".mypy_cache" / "users"), "--follow-imports=silent")
-UNTYPED: Final = ("--allow-untyped-defs", "--allow-incomplete-defs", "--allow-untyped-calls")
+CACHE_OPTIONS: Final = ("--cache-dir", str(ROOT / ".mypy_cache" / "users"), "--follow-imports=silent")
+UNTYPED_OPTIONS: Final = ("--allow-untyped-defs", "--allow-incomplete-defs", "--allow-untyped-calls")
 """Options for programs whose own functions have no annotations."""
 
 
-def checked(folder: Path, program: str) -> list[str]:
+def check_program(folder: Path, program: str) -> list[str]:
     """Return the messages of ``mypy --strict`` about a program, each as ``LINE: MESSAGE``, and its last line.
 
     Args:
@@ -34,22 +34,27 @@ def checked(folder: Path, program: str) -> list[str]:
     (folder / "zoolet").symlink_to(ROOT)
     (folder / "program.py").write_text(program, encoding="utf-8")
     done = subprocess.run(
-        [*MYPY, *CACHED, "program.py"], cwd=folder, capture_output=True, text=True, timeout=CHECKED_S, check=False
+        [*MYPY, *CACHE_OPTIONS, "program.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=CHECK_LIMIT_S,
+        check=False,
     )
     return [re.sub(r"^program.py:", "", line) for line in done.stdout.splitlines()]
 
 
-def revealed(messages: list[str]) -> list[str]:
-    """Return the types that the program reveals."""
+def revealed_types(messages: list[str]) -> list[str]:
+    """Return the types in the messages of ``reveal_type``."""
     return re.findall(r'^\d+: note: Revealed type is "(.*)"$', "\n".join(messages), re.MULTILINE)
 
 
-def kinds_of_errors(messages: list[str]) -> list[str]:
-    """Return the codes of the errors."""
+def error_codes(messages: list[str]) -> list[str]:
+    """Return mypy's codes of the errors in messages."""
     return re.findall(r"^\d+: error: .*\[([a-z-]+)\]$", "\n".join(messages), re.MULTILINE)
 
 
-def errors_by_both(folder: Path, programs: Mapping[str, str], *options: str) -> dict[str, dict[str, str]]:
+def errors_of_both_checkers(folder: Path, programs: Mapping[str, str], *options: str) -> dict[str, dict[str, str]]:
     """Return the messages of ``mypy --strict`` and of pyright about programs, by ``FILE:LINE``.
 
     Args:
@@ -63,12 +68,12 @@ def errors_by_both(folder: Path, programs: Mapping[str, str], *options: str) -> 
     for name, program in programs.items():
         (folder / name).write_text(program, encoding="utf-8")
     commands = {
-        "mypy": [*MYPY, *CACHED, *options, "--output=json", *programs],
+        "mypy": [*MYPY, *CACHE_OPTIONS, *options, "--output=json", *programs],
         "pyright": [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", *programs],
     }
     output = {
         checker: subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=CHECKED_S, check=False
+            command, cwd=folder, capture_output=True, text=True, timeout=CHECK_LIMIT_S, check=False
         ).stdout
         for checker, command in commands.items()
     }

@@ -20,7 +20,7 @@ below every time-out in the code.
 """
 
 
-def repeated(took: list[float], limit: float) -> Iterator[None]:
+def repeat_until_fast(took: list[float], limit: float) -> Iterator[None]:
     """Repeat a measurement until one result in *took* is within the limit, 300 times and for a minute at most.
 
     A measurement of time can only be too long, because other programs run at the same time. So one result that is

@@ -30,36 +30,36 @@ def result_of(coroutine: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it would have to wait")
 
 
-def waits(events: Watcher) -> bool:
-    """Return whether no event is pending."""
+def is_idle(events: Watcher) -> bool:
+    """Return whether an event stream has no pending event."""
     return not events.pending
 
 
 async def next_events(events: Watcher, count: int) -> list[tuple[EventType, str]]:
     """Wait for *count* events."""
     async with asyncio.timeout(DEADLINE_S):
-        return [delivered(await events.next()) for _ in range(count)]
+        return [type_and_path(await events.next()) for _ in range(count)]
 
 
-async def rest(zk: Client, events: Watcher) -> list[tuple[EventType, str]]:
+async def drain_events(zk: Client, events: Watcher) -> list[tuple[EventType, str]]:
     """Return all events that the server has sent so far."""
     await zk.sync("/")
     async with asyncio.timeout(DEADLINE_S):
         while events.resyncing:
             await zk.sync("/")
     found = []
-    while not waits(events):
-        found.append(delivered(result_of(events.next())))
+    while not is_idle(events):
+        found.append(type_and_path(result_of(events.next())))
     return found
 
 
-def delivered(event: Event) -> tuple[EventType, str]:
+def type_and_path(event: Event) -> tuple[EventType, str]:
     """Return the type and path of an event."""
     return event.type, event.path
 
 
-async def away(zk: Client, server: Server, meanwhile: Callable[[], Any], *, expire: bool = False) -> None:
-    """Call a function while a client is disconnected or between two sessions, and wait until the client is back."""
+async def call_while_away(zk: Client, server: Server, meanwhile: Callable[[], Any], *, expire: bool = False) -> None:
+    """Call a function while a client has no connection or session, and wait until the client is connected again."""
     server.refuse_connections()
     states = zk.states()
     (server.expire if expire else server.drop)(zk)
@@ -73,8 +73,8 @@ async def away(zk: Client, server: Server, meanwhile: Callable[[], Any], *, expi
         await zk.sync("/")
 
 
-def do(server: Server, op: str, path: str) -> None:
-    """Change the tree without the client."""
+def change_tree(server: Server, op: str, path: str) -> None:
+    """Create, set or delete a node through a connection of its own."""
     from zoolet.protocol import records as r
     from zoolet.protocol.acl import OPEN_ACL_UNSAFE
     from zoolet.protocol.operations import OpCode

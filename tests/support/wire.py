@@ -31,12 +31,12 @@ from zoolet.testing import Server
 
 PING_XID: Final = -2
 """The xid of every ping and of its reply."""
-RESET: Final = struct.pack("ii", 1, 0)
+RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 """The value of ``SO_LINGER`` that makes a close send RST."""
 
 
-def replied(payload: bytes) -> Reply:
-    """Split the payload of a reply or an event."""
+def split_reply(payload: bytes) -> Reply:
+    """Parse the payload of a reply or an event."""
     header = r.ReplyHeader.decode(payload)
     return Reply(header.xid, header.zxid, header.err, payload[16:])
 
@@ -115,13 +115,13 @@ class Wire:
 
     def reset(self) -> None:
         """Close the socket as a machine that crashed does, with RST."""
-        self.link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self.link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self.link.close()
 
     # --- bytes ---
 
     def next_payload(self, wait: float | None = None) -> bytes | None:
-        """Wait for one frame; return None if the connection is closed instead.
+        """Wait for one frame. Return its payload, or None if the connection is closed instead.
 
         Raises:
             TimeoutError: No frame arrived within *wait* seconds.
@@ -139,7 +139,7 @@ class Wire:
         return self._payloads.pop(0)
 
     def payload(self) -> bytes:
-        """Wait for one frame; raise EOFError if the connection is closed instead."""
+        """Wait for one frame, and return its payload. Raise EOFError if the connection is closed instead."""
         payload = self.next_payload()
         if payload is None:
             raise EOFError("the server closed the connection")
@@ -155,7 +155,7 @@ class Wire:
             self.link.sendall(frame(payload))
 
     def send(self, op: int, body: Record | bytes = b"", xid: int | None = None) -> int:
-        """Send one request; return its xid, which by default is the next number."""
+        """Send one request. Return its xid, which by default is the next number."""
         if xid is None:
             self.xid += 1
             xid = PING_XID if op == OpCode.PING else self.xid
@@ -168,7 +168,7 @@ class Wire:
         return bool(self._payloads or select.select([self.link], [], [], 0)[0])
 
     def ended(self) -> bool:
-        """Wait for the end of the connection; return whether it comes before any other byte."""
+        """Wait for the next byte or the end of the connection. Return whether the connection ends."""
         return not self._payloads and bool(select.select([self.link], [], [], self.wait)[0]) and not self.link.recv(1)
 
     # --- requests; each returns its error code ---
@@ -178,7 +178,7 @@ class Wire:
         return self._reply().err
 
     def _reply(self) -> Reply:
-        while (reply := replied(self.payload())).xid == -1:
+        while (reply := split_reply(self.payload())).xid == -1:
             event = r.WatcherEvent.decode(reply.body)
             self.events.append((event.type, event.path))
         self.body = reply.body
@@ -224,7 +224,7 @@ class Wire:
     # --- requests; each returns its result ---
 
     def sequential(self, path: str) -> str:
-        """Create a sequential node; return its path."""
+        """Create a sequential node, and return its path."""
         assert self.create(path, SEQUENTIAL) == 0
         created: str = r.CreateResponse.decode(self.body).path
         return created
@@ -235,7 +235,7 @@ class Wire:
         return sorted(r.GetChildrenResponse.decode(self.body).children)
 
     def answers(self, count: int) -> list[int]:
-        """Send *count* exists requests for the root; return the error codes."""
+        """Send *count* exists requests for the root. Return the error codes of the replies."""
         return [self.exists() for _ in range(count)]
 
 
@@ -245,7 +245,7 @@ def creating(path: str) -> r.CreateRequest:
 
 
 def reset_before_accept(port: int, data: bytes = b"") -> int:
-    """Connect, send and reset before the server's event loop can accept; return the number of bytes."""
+    """Connect, send *data* and reset before the server's event loop can accept. Return the number of bytes sent."""
     wire = Wire(port, 0)
     wire.link.sendall(data)
     wire.reset()
@@ -293,7 +293,7 @@ class StreamWire:
         self.writer.write(data)
 
     def end(self) -> None:
-        """Send nothing more: half-close."""
+        """Close the connection for sending, but keep it open for receiving."""
         self.writer.write_eof()
 
     async def read(self, size: int) -> bytes:
@@ -302,12 +302,12 @@ class StreamWire:
             return await self.reader.readexactly(size)
 
     async def rest(self) -> bytes:
-        """Wait for the server to close; return the bytes that it sent before."""
+        """Wait until the server closes the connection. Return the bytes that arrived before."""
         async with asyncio.timeout(self.wait):
             return await self.reader.read()
 
     async def closed(self) -> bytes:
-        """Wait for the server to close, even with a reset; return the bytes that it sent before."""
+        """Wait until the server closes or resets the connection. Return the bytes that arrived before."""
         with suppress(ConnectionError):
             return await self.rest()
         return b""
@@ -321,11 +321,11 @@ class StreamWire:
     async def reset(self) -> None:
         """Close the socket as a machine that crashed does, with RST."""
         link: socket.socket = self.writer.get_extra_info("socket")
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         await self.abort()
 
     async def abort(self) -> None:
-        """Close the socket without sending what is buffered."""
+        """Close the socket, and discard buffered output."""
         self.transport.abort()
         with suppress(OSError):
             await self.writer.wait_closed()
@@ -338,14 +338,14 @@ class StreamWire:
 
     async def answer(self) -> Reply:
         """Wait for one reply."""
-        return replied(await self.payload())
+        return split_reply(await self.payload())
 
     async def answers(self, count: int) -> list[Reply]:
         """Wait for *count* replies."""
         return [await self.answer() for _ in range(count)]
 
     async def xids(self, count: int) -> list[int]:
-        """Wait for *count* replies; return their xids."""
+        """Wait for *count* replies, and return their xids."""
         return [int_at(await self.payload())[0] for _ in range(count)]
 
     # --- operations ---
@@ -359,7 +359,7 @@ class StreamWire:
         return self.welcome
 
     async def call(self, framed: bytes) -> int:
-        """Send one framed request and wait for its reply, skipping events; return its error code."""
+        """Send one framed request, and skip events until its reply. Return the error code of the reply."""
         self.send(framed)
         while (reply := await self.answer()).xid == -1:
             pass
@@ -376,11 +376,11 @@ class StreamWire:
         return await self.ask(OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, flags))
 
     async def watch(self, path: str) -> None:
-        """Set a data watch; the node need not exist."""
+        """Set a data watch on a node that need not exist."""
         await self.ask(OpCode.EXISTS, r.ExistsRequest(path, True))
 
 
-class _Unclosed(asyncio.StreamWriter):
+class _UnclosedWriter(asyncio.StreamWriter):
     """A writer that may be left open, because the simulated network ends with its event loop."""
 
     def __del__(self) -> None:
@@ -388,11 +388,11 @@ class _Unclosed(asyncio.StreamWriter):
 
 
 async def dial(server: Server, timeout_s: float = 10.0) -> StreamWire:
-    """Open a session in the simulated network; return its connection once the server has answered."""
+    """Open a session in the simulated network. Return its connection once the server has answered."""
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
     transport, protocol = await loop.create_connection(
         lambda: asyncio.StreamReaderProtocol(reader), "127.0.0.1", server.port
     )
-    client = StreamWire(reader, _Unclosed(transport, protocol, reader, loop), wait=None)
+    client = StreamWire(reader, _UnclosedWriter(transport, protocol, reader, loop), wait=None)
     await client.shake_hands(timeout_s=timeout_s)
     return client

@@ -15,7 +15,7 @@ from support.waiting import DEADLINE_S, PROMPT_S, wait_until
 
 from zoolet.testing import Cluster
 
-READY_S: Final = 2 * DEADLINE_S  # a member looks for a leader at intervals of up to a minute
+READY_LIMIT_S: Final = 2 * DEADLINE_S  # a member looks for a leader at intervals of up to a minute
 
 
 class World(ABC):
@@ -46,17 +46,17 @@ class World(ABC):
 
     @abstractmethod
     def lag(self, member: int, seconds: float) -> None:
-        """Delay what a member receives from its leader."""
+        """Delay all data that a member receives from its leader."""
 
     @abstractmethod
     def __enter__(self) -> Self:
-        """Start."""
+        """Start the members, and wait until they serve."""
 
     @abstractmethod
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop."""
+        """Stop the members."""
 
     def client(self) -> ScriptClient:
         """Return a client that is not connected yet."""
@@ -74,15 +74,15 @@ class World(ABC):
         return ""
 
     def wait_for_modes(self, *wanted: str, among: Collection[int] = (0, 1, 2)) -> None:
-        """Wait until these members have the wanted modes, in any order."""
+        """Wait until the members *among* have the modes *wanted*, in any order."""
         self.wait(lambda: sorted(self.mode(member) for member in among) == sorted(wanted))
 
     def wait(self, condition: Callable[[], bool]) -> None:
         """Wait until a condition is true."""
-        wait_until(condition, lambda: [self.mode(member) for member in range(3)], READY_S)
+        wait_until(condition, lambda: [self.mode(member) for member in range(3)], READY_LIMIT_S)
 
     def roles(self) -> tuple[int, int, int]:
-        """Wait until all three serve; return the leader and the followers."""
+        """Wait until all three members serve. Return the leader and the two followers."""
         self.wait_for_modes("leader", "follower", "follower")
         leader = next(member for member in range(3) if self.mode(member) == "leader")
         first, second = (member for member in range(3) if member != leader)
@@ -95,7 +95,7 @@ class World(ABC):
         self.clients.clear()
 
     def recover(self) -> None:
-        """Undo what a script has done to the members, and remove its clients and nodes."""
+        """Undo a script's changes of the members, and remove the script's clients and nodes."""
         self.partition(range(3))
         for member in range(3):
             self.lag(member, 0.0)
@@ -104,7 +104,7 @@ class World(ABC):
         self.drop_clients()
         cleaner = ScriptClient()
         assert cleaner.connect_patiently(self.port(0)) == "new"
-        for _ in range(4):  # scripts create nodes up to this depth
+        for _ in range(4):
             for name in cleaner.children("/").split():
                 _delete_below(cleaner, f"/{name}")
         cleaner.sync()
@@ -121,7 +121,7 @@ def _delete_below(client: ScriptClient, path: str) -> None:
     client.delete(path)
 
 
-class Apache(World):
+class ApacheMembers(World):
     """Three servers of Apache ZooKeeper.
 
     Args:

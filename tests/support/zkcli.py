@@ -12,19 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from support.apache import JARS, NEEDED, ApacheZooKeeper, jars_of
+from support.apache import JARS, NEEDED_JARS, ApacheZooKeeper, server_jars
 from support.waiting import DEADLINE_S
 
 EVENT: Final = "WatchedEvent "
 MARKER: Final = re.compile(r"Node does not exist: /marker-(\d+)$")
-PAUSE: Final = 0.2
+PAUSE_S: Final = 0.2
 """Seconds to wait for events when a transcript is recorded, because zkCli prints them in a separate thread."""
 QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 
 
 def java_command(release: str, *arguments: str) -> list[str]:
     """Return the command that starts Apache's zkCli without JLine, which makes it read lines from stdin."""
-    jars = jars_of("3.9") if release == "3.9" else [jar for pattern in NEEDED for jar in sorted(JARS.glob(pattern))]
+    jars = (
+        server_jars("3.9")
+        if release == "3.9"
+        else [jar for pattern in NEEDED_JARS for jar in sorted(JARS.glob(pattern))]
+    )
     return [
         "java",
         "-XX:TieredStopAtLevel=1",
@@ -37,7 +41,7 @@ def java_command(release: str, *arguments: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Step:
+class TranscriptStep:
     """One typed line and its output.
 
     Args:
@@ -51,7 +55,7 @@ class Step:
     events: tuple[str, ...]
 
 
-def record(argv: Sequence[str], commands: Sequence[str], events: Sequence[int] | None = None) -> list[Step]:
+def record(argv: Sequence[str], commands: Sequence[str], events: Sequence[int] | None = None) -> list[TranscriptStep]:
     """Type commands into a shell, one by one, and return the output of each.
 
     After each command, a missing node is listed; its error message marks the end of the output.
@@ -72,21 +76,21 @@ def record(argv: Sequence[str], commands: Sequence[str], events: Sequence[int] |
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    steps: list[Step] = []
+    steps: list[TranscriptStep] = []
     try:
         reader = _Reader(process.stdout.fileno())
         for number, command in enumerate(("", *commands)):
             process.stdin.write(f"{command}\n".encode())
             process.stdin.flush()
             if wanted is None:
-                time.sleep(PAUSE)
+                time.sleep(PAUSE_S)
             else:
                 reader.until_events(wanted[number])
             process.stdin.write(f"ls /marker-{number}\n".encode())
             process.stdin.flush()
             lines = reader.until_marker(number)
             if number:
-                steps.append(step_of(command, lines))
+                steps.append(parse_step(command, lines))
         process.stdin.close()
         process.wait(DEADLINE_S)
     finally:
@@ -99,14 +103,14 @@ def record(argv: Sequence[str], commands: Sequence[str], events: Sequence[int] |
 
 
 class _Reader:
-    """Reads the lines that a shell prints."""
+    """A reader of the lines that a shell prints."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._rest = b""
 
     def until_marker(self, number: int) -> list[str]:
-        """Read up to a marker; return the lines before it."""
+        """Read up to marker *number*, and return the preceding lines."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             lines = self._lines()
@@ -133,8 +137,8 @@ class _Reader:
         self._rest += more
 
 
-def step_of(command: str, lines: list[str]) -> Step:
-    """Split the output of a line into answers and events."""
+def parse_step(command: str, lines: list[str]) -> TranscriptStep:
+    """Return a command with its output, split into answers and events."""
     output: list[str] = []
     events: list[str] = []
     pending = iter(lines)
@@ -144,7 +148,7 @@ def step_of(command: str, lines: list[str]) -> Step:
             _drop_head_of_event(output)
         else:
             output.append(line)
-    return Step(command, tuple(output), tuple(events))
+    return TranscriptStep(command, tuple(output), tuple(events))
 
 
 def _drop_head_of_event(output: list[str]) -> None:
@@ -158,7 +162,7 @@ def _drop_head_of_event(output: list[str]) -> None:
             del output[each]  # type: ignore[arg-type]
 
 
-def save(path: Path, steps: Sequence[Step]) -> None:
+def save(path: Path, steps: Sequence[TranscriptStep]) -> None:
     """Write a transcript: ``> command``, its output, and its events after ``! ``."""
     text = []
     for step in steps:
@@ -168,20 +172,20 @@ def save(path: Path, steps: Sequence[Step]) -> None:
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
-def load(path: Path) -> list[Step]:
-    """Read a transcript."""
-    steps: list[Step] = []
+def load(path: Path) -> list[TranscriptStep]:
+    """Read a transcript from a file written by :func:`save`."""
+    steps: list[TranscriptStep] = []
     for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
         if line.startswith("> "):
-            steps.append(Step(line[2:], (), ()))
+            steps.append(TranscriptStep(line[2:], (), ()))
         elif line.startswith("! "):
-            steps[-1] = Step(steps[-1].command, steps[-1].output, (*steps[-1].events, line[2:]))
+            steps[-1] = TranscriptStep(steps[-1].command, steps[-1].output, (*steps[-1].events, line[2:]))
         else:
-            steps[-1] = Step(steps[-1].command, (*steps[-1].output, line[2:]), steps[-1].events)
+            steps[-1] = TranscriptStep(steps[-1].command, (*steps[-1].output, line[2:]), steps[-1].events)
     return steps
 
 
-def normalised(step: Step, extra: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+def normalise_step(step: TranscriptStep, extra: Sequence[str] = ()) -> tuple[list[str], list[str]]:
     """Return the output of a step without times, zxids, sessions and the order of identities, which vary between runs.
 
     Args:
@@ -198,7 +202,7 @@ def normalised(step: Step, extra: Sequence[str] = ()) -> tuple[list[str], list[s
     if lines[:1] == ["Auth scheme: User"]:
         lines.sort()
     events = [re.sub(r" zxid: .*", "", event) for event in step.events]
-    if all("WatchRemoved" in event for event in events):  # Java prints these in the order of a hash table
+    if all("WatchRemoved" in event for event in events):  # Java prints removed watches in the order of a hash table
         events.sort()
     return lines, events
 

@@ -13,7 +13,7 @@ from support.wire import Wire
 
 from zoolet.testing import Server
 
-QUICK: Final = {"max_tries": -1, "delay": 0.001, "backoff": 1, "max_jitter": 0.0}  # for kazoo's reconnects
+QUICK_RETRY: Final = {"max_tries": -1, "delay": 0.001, "backoff": 1, "max_jitter": 0.0}  # for kazoo's reconnects
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def kazoo() -> Iterator[Callable[..., KazooClient]]:
     clients: list[KazooClient] = []
 
     def make(server: Server, start: bool = True, **options: Any) -> KazooClient:
-        client = KazooClient(server.hosts, **{"timeout": 30, "connection_retry": QUICK, **options})
+        client = KazooClient(server.hosts, **{"timeout": 30, "connection_retry": QUICK_RETRY, **options})
         clients.append(client)
         if start:
             client.start(DEADLINE_S)

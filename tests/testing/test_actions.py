@@ -28,7 +28,7 @@ Dial = Callable[..., KazooClient]
 # --- each action ---
 
 
-def test_delayed_request_takes_longer(server: Server, client: KazooClient) -> None:
+def test_delayed_request_takes_at_least_its_delay(server: Server, client: KazooClient) -> None:
     began = time.monotonic()
 
     with server.fault(delay(0.05), "create") as fault:
@@ -38,7 +38,7 @@ def test_delayed_request_takes_longer(server: Server, client: KazooClient) -> No
     assert fault.hits == 1
 
 
-def test_jittered_delays_differ_but_repeat_with_seed() -> None:
+def test_delays_with_jitter_differ_and_repeat_with_seed() -> None:
     def delays(seed: int) -> list[float]:
         with Server(seed=seed) as server:
             fault = server.fault(delay(1, jitter=2), "create")
@@ -87,7 +87,7 @@ def test_request_with_lost_reply_is_executed(server: Server, client: KazooClient
     assert client.client_id == before
 
 
-def test_close_after_replies_and_closes(server: Server, client: KazooClient) -> None:
+def test_close_after_action_sends_reply_and_closes_connection(server: Server, client: KazooClient) -> None:
     states: queue.Queue[str] = queue.Queue()
     before = client.client_id
     client.add_listener(states.put)
@@ -111,7 +111,7 @@ def test_held_request_waits_for_release(server: Server, kazoo: Dial) -> None:
         assert pending.get(timeout=DEADLINE_S) == "/a"
 
 
-def test_released_action_holds_no_more_requests(server: Server, client: KazooClient) -> None:
+def test_hold_action_stops_holding_after_release(server: Server, client: KazooClient) -> None:
     action = hold()
     with server.fault(action, "create") as fault:
         pending = client.create_async("/a")
@@ -164,7 +164,7 @@ def test_events_are_withheld_by_path_and_client(server: Server, wire: Wire, wire
     assert (fault.hits, fault.seen) == (1, 1)
 
 
-def test_events_are_released_in_their_order(server: Server, wire: Wire) -> None:
+def test_withheld_events_are_released_in_order(server: Server, wire: Wire) -> None:
     assert wire.ask(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1)) == 0
 
     with server.fault(withhold_event()) as fault:
@@ -177,7 +177,7 @@ def test_events_are_released_in_their_order(server: Server, wire: Wire) -> None:
     assert (fault.hits, wire.events) == (3, [(1, "/a"), (1, "/b"), (1, "/c")])
 
 
-def test_rule_hits_either_requests_or_events(server: Server, wire: Wire) -> None:
+def test_fault_rule_hits_either_requests_or_events(server: Server, wire: Wire) -> None:
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
 
     with (
@@ -228,12 +228,12 @@ def test_error_names_invalid_action_argument(make: Callable[[], object], named: 
         make()
 
 
-def test_release_without_hold_is_refused(server: Server) -> None:
+def test_release_of_fault_that_holds_nothing_is_refused(server: Server) -> None:
     with server.fault(delay(0)) as fault, pytest.raises(ValueError, match="delay"):
         fault.release()
 
 
-def test_action_serves_only_one_rule(server: Server) -> None:
+def test_action_cannot_be_used_for_second_rule(server: Server) -> None:
     action = hold()
     with server.fault(action, "create"), pytest.raises(ValueError):
         server.fault(action, "delete")

@@ -14,7 +14,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.testing import Recording, Server, drop_request, lose_reply
 
 
-def test_unrecorded_pings_are_answered(server: Server) -> None:
+def test_unrecorded_pings_are_answered_by_replay(server: Server) -> None:
     with server.recording() as ops, Wire(server).welcomed() as wire:
         wire.create("/a")
 
@@ -27,7 +27,7 @@ def test_unrecorded_pings_are_answered(server: Server) -> None:
         assert r.ReplyHeader.decode(wire.payload()).zxid == ops[1].zxid
 
 
-def test_event_keeps_its_place_among_replies(server: Server) -> None:
+def test_replayed_event_keeps_its_place_among_replies(server: Server) -> None:
     with server.recording() as ops, Wire(server).welcomed() as wire:
         wire.watch("/own")
         wire.watch("/others")
@@ -80,7 +80,7 @@ def test_recording_is_served_twice(server: Server) -> None:
             assert wire.create("/a") == 0
 
 
-def test_silent_server_causes_timeout(server: Server) -> None:
+def test_replay_at_silent_server_times_out(server: Server) -> None:
     with server.recording() as ops, Wire(server).welcomed() as wire:
         wire.create("/a")
 

@@ -39,7 +39,7 @@ def test_populate_fires_watch_on_changed_node(server: Server, wire: Wire) -> Non
     assert wire.event() == (CHANGED, "/a")
 
 
-def test_set_needs_a_node_and_data(server: Server) -> None:
+def test_set_needs_existing_node_and_valid_data(server: Server) -> None:
     with pytest.raises(NoNodeError, match=r"/a: the node does not exist; use populate\(\)"):
         server.set("/a", b"")
     server.populate({"/a": b"1"})
@@ -80,7 +80,7 @@ def test_changes_can_be_undone_by_a_snapshot(server: Server) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a", None, "/a/"])
-def test_invalid_path_changes_nothing(server: Server, path: Any) -> None:
+def test_invalid_path_keeps_tree_unchanged(server: Server, path: Any) -> None:
     server.populate({"/a": b""})
     with pytest.raises(ValueError, match="is not a path"):
         server.delete(path, recursive=True)
@@ -106,7 +106,9 @@ def test_hard_quota_refuses_excess(server: Server, client: KazooClient) -> None:
     client.create("/q/c", b"123456789")
 
 
-def test_soft_quota_warns(server: Server, client: KazooClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_exceeded_soft_quota_causes_warning(
+    server: Server, client: KazooClient, caplog: pytest.LogCaptureFixture
+) -> None:
     server.set_quota("/q", count=1, hard=False)
     client.ensure_path("/q/a")
     assert "quota exceeded: 2 nodes below /q; the soft limit is 1" in caplog.text
@@ -121,7 +123,7 @@ def test_each_delete_takes_one_zxid(server: Server) -> None:
     assert server.zxid() == before + 2
 
 
-def test_reset_undoes_skew_and_downtime(manual: Server) -> None:
+def test_reset_ends_clock_skew_and_downtime(manual: Server) -> None:
     manual.skew_clock(5000)
     manual.restart(downtime=50)
     manual.reset()
@@ -188,7 +190,7 @@ def test_acls_of_zoolet_and_kazoo_are_accepted(server: Server, kazoo: Dial, acl_
 
 
 @pytest.mark.parametrize("acl_list", ["world", None, 31, [31], ["world:anyone:r"], make_digest_acl("a", "b")])
-def test_other_acls_are_refused(server: Server, acl_list: Any) -> None:
+def test_invalid_acls_are_refused(server: Server, acl_list: Any) -> None:
     with pytest.raises(ValueError, match="/a: acl must be a list of ACLs"):
         server.populate({"/a": Znode(acl=acl_list)})
     assert dict(server.tree()) == {}
@@ -197,7 +199,7 @@ def test_other_acls_are_refused(server: Server, acl_list: Any) -> None:
 # --- time ---
 
 
-def test_skewed_clock_shows_in_times_until_heal(manual: Server) -> None:
+def test_skewed_clock_changes_node_times_until_heal(manual: Server) -> None:
     manual.populate({"/a": b"", "/ttl": Znode(ttl=60)})
     now = manual.tree()["/a"].ctime
     with Wire(manual, timeout=5.0).welcomed():

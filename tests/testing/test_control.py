@@ -30,15 +30,15 @@ Call = Callable[..., Any]
 
 
 @asynccontextmanager
-async def controlled(**options: Any) -> AsyncIterator[tuple[Server, Call]]:
+async def run_controlled_server(**options: Any) -> AsyncIterator[tuple[Server, Call]]:
     """Run a server, and yield it with a function that executes commands."""
     async with Server(**options) as server:
         control = Control(server)
         yield server, lambda name, **parameters: control.execute(name, parameters)
 
 
-async def test_state_is_changed_and_read() -> None:
-    async with controlled() as (server, call):
+async def test_control_commands_change_and_read_state() -> None:
+    async with run_controlled_server() as (server, call):
         await call("populate", nodes={"/app": {"$data": "1", "a": "x", "b": {"base64": "/w=="}, "c": None}})
         await call("set", path="/app/a", data="y")
         await call("delete", path="/app/c")
@@ -58,7 +58,7 @@ async def test_state_is_changed_and_read() -> None:
 
 
 async def test_sessions_are_known_by_hexadecimal_ids() -> None:
-    async with controlled() as (_, call), Client(_.hosts) as zk:
+    async with run_controlled_server() as (_, call), Client(_.hosts) as zk:
         await zk.create("/e", ephemeral=True)
         sessions = await call("sessions")
         [id] = sessions
@@ -70,8 +70,8 @@ async def test_sessions_are_known_by_hexadecimal_ids() -> None:
         assert await call("tree") == {}
 
 
-async def test_fault_is_controlled_by_number() -> None:
-    async with controlled() as (server, call), Client(server.hosts) as zk:
+async def test_control_commands_refer_to_fault_by_number() -> None:
+    async with run_controlled_server() as (server, call), Client(server.hosts) as zk:
         number = await call("fault", action="error", code="NO_NODE", op="get", path="/a*", times=1)
         server.populate({"/a": b""})
         with pytest.raises(NoNodeError):
@@ -110,8 +110,8 @@ def test_every_action_is_a_fault_choice() -> None:
     }
 
 
-async def test_recording_is_controlled_by_number() -> None:
-    async with controlled() as (server, call), Client(server.hosts) as zk:
+async def test_control_commands_refer_to_recording_by_number() -> None:
+    async with run_controlled_server() as (server, call), Client(server.hosts) as zk:
         number = await call("start_recording", who=f"0x{zk.session_id:x}")
         await zk.create("/a", b"1")
         [op] = await call("stop_recording", recording=number)
@@ -124,15 +124,15 @@ async def test_recording_is_controlled_by_number() -> None:
         assert (await call("ops", last=1))[0]["path"] == "/a"
 
 
-async def test_clock_is_advanced() -> None:
-    async with controlled(clock="manual") as (server, call):
+async def test_control_command_advances_clock() -> None:
+    async with run_controlled_server(clock="manual") as (server, call):
         await call("populate", nodes={"/a": {"$ttl": 5, "$acl": ["world:anyone:r"]}, "/b": {"$container": True}})
         assert await call("advance", seconds=6) is None
         assert list(server.tree()) == ["/b"]
 
 
-async def test_server_is_restarted_and_limited() -> None:
-    async with controlled() as (server, call):
+async def test_control_commands_restart_server_and_set_quota() -> None:
+    async with run_controlled_server() as (server, call):
         await call("populate", nodes={"/a": ""})
         await call("restart")
         assert "/a" in server.tree()
@@ -162,7 +162,7 @@ async def test_server_is_restarted_and_limited() -> None:
         assert await call("tree") == {}
 
 
-async def test_proxy_has_commands_without_server_state() -> None:
+async def test_control_of_proxy_has_only_commands_without_server_state() -> None:
     async with Server() as server, Proxy(server.hosts) as proxy:
         control = Control(proxy)
         assert "tree" not in control.commands
@@ -265,8 +265,8 @@ def test_json_tree_may_be_flat_or_nested() -> None:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[Server, Call]]:
-    """Serve the API, and yield the server with a function that makes a request and returns its status and answer."""
+async def run_control_server() -> AsyncIterator[tuple[Server, Call]]:
+    """Serve the API. Yield the server, and a function that makes a request and returns its status and answer."""
     async with Server() as server, ControlServer(Control(server)) as http_server:
         url = urlsplit(http_server.url)
 
@@ -281,8 +281,8 @@ async def served() -> AsyncIterator[tuple[Server, Call]]:
         yield server, lambda *arguments, **headers: asyncio.to_thread(request, *arguments, **headers)
 
 
-async def test_commands_are_listed_with_their_parameters() -> None:
-    async with served() as (_, request):
+async def test_control_commands_are_listed_with_parameters() -> None:
+    async with run_control_server() as (_, request):
         status, answer = await request("GET", "/commands")
         assert status == 200
         assert answer["commands"].keys() == Control(Server()).commands.keys()
@@ -298,8 +298,8 @@ async def test_commands_are_listed_with_their_parameters() -> None:
         }
 
 
-async def test_command_is_posted() -> None:
-    async with served() as (server, request):
+async def test_posted_control_command_is_executed() -> None:
+    async with run_control_server() as (server, request):
         assert await request("POST", "/commands/populate", b'{"nodes": {"/a": "1"}}') == (200, {"result": None})
         assert (await request("POST", "/commands/tree"))[1]["result"]["/a"]["data"] == "1"
         assert server.tree()["/a"].data == b"1"
@@ -321,10 +321,10 @@ async def test_command_is_posted() -> None:
         ("POST", "/commands/wait_for_sessions", b'{"n": 1, "timeout": 0.01}', 504, "expected 1 session, found 0"),
     ],
 )
-async def test_failing_command_returns_status_and_error(
+async def test_failed_control_command_returns_status_and_error(
     method: str, path: str, body: bytes | None, status: int, message: str
 ) -> None:
-    async with served() as (_, request):
+    async with run_control_server() as (_, request):
         found, answer = await request(method, path, body)
         assert found == status
         with pytest.raises(AssertionError, match=message):
@@ -335,8 +335,8 @@ async def test_failing_command_returns_status_and_error(
     "headers",
     [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}, {"Host": "evil.example:80"}],
 )
-async def test_web_pages_are_refused(headers: dict[str, str]) -> None:
-    async with served() as (server, request):
+async def test_control_server_refuses_requests_of_web_pages(headers: dict[str, str]) -> None:
+    async with run_control_server() as (server, request):
         status, _ = await request("POST", "/commands/populate", b'{"nodes": {"/a": ""}}', **headers)
         assert status == 403
         assert dict(server.tree()) == {}
@@ -375,7 +375,7 @@ async def test_wrong_token_is_refused_before_body() -> None:
         writer.close()
 
 
-async def test_endless_body_is_refused() -> None:
+async def test_control_server_refuses_oversized_body() -> None:
     async with Server() as server, ControlServer(Control(server)) as control:
         url = urlsplit(control.url)
         reader, writer = await asyncio.open_connection("127.0.0.1", url.port)
@@ -389,14 +389,14 @@ async def test_endless_body_is_refused() -> None:
         writer.close()
 
 
-async def test_internal_error_returns_500(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with served() as (server, request):
+async def test_internal_error_of_control_command_returns_500(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with run_control_server() as (server, request):
         monkeypatch.setattr(server, "tree", lambda path: 1 / 0)
         assert await request("POST", "/commands/tree") == (500, {"error": "ZeroDivisionError: division by zero"})
         assert (await request("POST", "/commands/sessions"))[0] == 200
 
 
-async def test_client_may_expect_continue_and_send_head() -> None:
+async def test_control_server_answers_expect_continue_and_head() -> None:
     async with Server() as server, ControlServer(Control(server)) as control:
         url = urlsplit(control.url)
         reader, writer = await asyncio.open_connection("127.0.0.1", url.port)

@@ -1,4 +1,4 @@
-"""A test server with persistent data, and one with TLS."""
+"""A test server with persistent data, and a test server with TLS."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from support.kazoo_clients import connected
-from support.stored import recovered
-from support.tls_clients import trusting
+from support.kazoo_clients import connected_client
+from support.stored import recover_state
+from support.tls_clients import client_context
 
 from zoolet.client import Client, ConnectionLossError
 from zoolet.server.storage.errors import StorageError
@@ -33,8 +33,8 @@ def test_data_outlives_server(tmp_path: Path) -> None:
         kazoo.close()
         again.wait_for(lambda: "/mine" not in again.tree())
 
-    assert recovered(tmp_path / "killed").tree.find("/a").data == b"1"
-    assert recovered(folder).tree.get("/mine") is None
+    assert recover_state(tmp_path / "killed").tree.find("/a").data == b"1"
+    assert recover_state(folder).tree.get("/mine") is None
 
 
 def test_restored_and_reset_state_outlives_server(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_restored_and_reset_state_outlives_server(tmp_path: Path) -> None:
         snapshot = server.snapshot()
         server.populate({"/b": "2"})
         server.restore(snapshot)
-    assert [path for path, _ in recovered(tmp_path).tree.walk() if "zookeeper" not in path] == ["/", "/a"]
+    assert [path for path, _ in recover_state(tmp_path).tree.walk() if "zookeeper" not in path] == ["/", "/a"]
     with server:
         server.populate({"/b": "2"})
         server.reset()  # to its initial state
@@ -68,7 +68,7 @@ async def test_initial_data_is_loaded_and_not_written(tmp_path: Path) -> None:
         Server(data_dir=tmp_path, initial_data=tmp_path)
 
 
-def test_ephemeral_of_server_create_is_not_a_leak() -> None:
+def test_ephemeral_created_by_server_is_not_a_leak() -> None:
     with Server() as server:
         held = server.create("/lock/n-", b"they", ephemeral=True, sequential=True)
         assert held == "/lock/n-0000000000"
@@ -84,7 +84,7 @@ def test_ephemeral_of_server_create_is_not_a_leak() -> None:
 async def test_server_serves_tls_with_generated_certificate() -> None:
     pytest.importorskip("cryptography")
     async with Server(tls=True) as server:
-        context = trusting(server.tls_ca)
+        context = client_context(server.tls_ca)
         async with Client(server.hosts, tls=context) as zk:
             await zk.create("/a", b"1")
             server.refuse_connections()
@@ -98,5 +98,5 @@ async def test_server_serves_tls_with_generated_certificate() -> None:
 def test_kazoo_connects_over_tls() -> None:
     pytest.importorskip("cryptography")
     with Server(tls=True) as server:
-        with connected(server.hosts, use_ssl=True, ca=server.tls_ca) as kazoo:
+        with connected_client(server.hosts, use_ssl=True, ca=server.tls_ca) as kazoo:
             kazoo.create("/a", b"1")

@@ -35,7 +35,7 @@ with Server() as server, blocking.Client(server.hosts, timeout=0.5) as ours:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
-def test_no_session_expires_while_process_is_stopped() -> None:
+def test_sessions_survive_stopped_process() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )

@@ -16,7 +16,7 @@ from zoolet.protocol.operations import OPERATIONS
 from zoolet.testing import Server
 from zoolet.testing.frames import actions
 from zoolet.testing.frames.actions import Action
-from zoolet.testing.frames.faults import ops_named
+from zoolet.testing.frames.faults import parse_op
 from zoolet.testing.pytest import fixtures
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
@@ -68,7 +68,7 @@ def is_for_pytest(block: Block) -> bool:
     return re.search(r"^( {4})?def test_", block.code, re.MULTILINE) is not None
 
 
-def table_under(title: str) -> list[str]:
+def first_cells_of_table(title: str) -> list[str]:
     """List the first cells of the reference table whose first column has this title."""
     found = re.search(rf"^\| {title} \|.*\n\|[-|]+\n((?:\|.*\n?)+)", FAULTS.read_text(), re.MULTILINE)
     assert found is not None
@@ -76,14 +76,14 @@ def table_under(title: str) -> list[str]:
 
 
 @pytest.mark.parametrize("block", [one for one in all_blocks() if not is_for_pytest(one)], ids=str)
-def test_script_of_page_runs(block: Block) -> None:
+def test_script_in_testing_docs_runs(block: Block) -> None:
     code = compile("\n" * block.line + block.code, str(block.page), "exec")
 
     exec(code, {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize("block", [one for one in all_blocks() if is_for_pytest(one)], ids=str)
-def test_file_of_page_passes(block: Block, pytester: pytest.Pytester) -> None:
+def test_test_file_in_testing_docs_passes(block: Block, pytester: pytest.Pytester) -> None:
     pytester.makeini(
         """
         [pytest]
@@ -113,7 +113,7 @@ def test_schedule_without_version_fails_as_shown(pytester: pytest.Pytester) -> N
 
 
 @pytest.mark.parametrize("page", [PAGE, *TIME], ids=lambda page: page.stem)
-def test_every_section_has_an_example(page: Path) -> None:
+def test_every_section_of_testing_docs_has_an_example(page: Path) -> None:
     headings = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE)
     shown = {block.heading for block in blocks(page)}
 
@@ -121,7 +121,7 @@ def test_every_section_has_an_example(page: Path) -> None:
     assert missing == [one for one in missing if one in ("What a failing test shows", "Where to go next")]
 
 
-def test_every_section_is_in_first_table() -> None:
+def test_every_section_is_linked_from_first_table() -> None:
     text = PAGE.read_text()
     headings = [one for one in re.findall(r"^## (.*)$", text, re.M) if one != "Where to go next"]
     anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
@@ -129,41 +129,41 @@ def test_every_section_is_in_first_table() -> None:
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) == anchors
 
 
-def test_table_lists_every_action() -> None:
+def test_table_in_testing_docs_lists_every_action() -> None:
     there = {
         name
         for name, found in inspect.getmembers(actions, inspect.isfunction)
         if found.__module__ == actions.__name__ and inspect.signature(found).return_annotation == Action.__name__
     }
 
-    assert {row.strip("`").partition("(")[0] for row in table_under("action")} == there
+    assert {row.strip("`").partition("(")[0] for row in first_cells_of_table("action")} == there
 
 
-def test_table_lists_every_condition() -> None:
+def test_table_in_testing_docs_lists_every_condition() -> None:
     parameters = inspect.signature(Server.fault).parameters
 
-    assert [row.strip("`") for row in table_under("condition")] == [
+    assert [row.strip("`") for row in first_cells_of_table("condition")] == [
         name for name in parameters if name not in ("self", "action", "strict")
     ]
 
 
-def test_operations_on_page_exist() -> None:
+def test_operations_in_docs_of_faults_exist() -> None:
     [row] = [line for line in FAULTS.read_text().splitlines() if line.startswith("| `op` |")]
 
-    assert all(ops_named(name) for name in re.findall(r'`"(\w+)"`', row))
+    assert all(parse_op(name) for name in re.findall(r'`"(\w+)"`', row))
 
 
-def test_calls_in_table_exist() -> None:
-    names = re.findall(r"`(\w+)\(", " ".join(table_under("other calls")))
+def test_calls_in_table_of_testing_docs_exist() -> None:
+    names = re.findall(r"`(\w+)\(", " ".join(first_cells_of_table("other calls")))
 
     assert [name for name in names if not hasattr(Server, name)] == []
 
 
-def test_no_line_is_longer_than_140() -> None:
+def test_lines_of_testing_docs_have_at_most_140_letters() -> None:
     assert [line for page in PAGES for line in page.read_text().splitlines() if len(line) > 140] == []
 
 
-def test_every_how_to_has_an_example() -> None:
+def test_every_how_to_of_testing_docs_has_an_example() -> None:
     for page in HOWTOS:
         shown = {block.heading for block in blocks(page)}
         missing = [heading for heading in re.findall(r"^## (.*)$", page.read_text(), re.M) if heading not in shown]
@@ -173,13 +173,15 @@ def test_every_how_to_has_an_example() -> None:
 def test_option_table_lists_every_ini_option() -> None:
     source = inspect.getsource(fixtures)
 
-    assert {row.strip("`") for row in table_under("ini option")} == set(re.findall(r'addini\(\s*"(\w+)"', source))
+    assert {row.strip("`") for row in first_cells_of_table("ini option")} == set(
+        re.findall(r'addini\(\s*"(\w+)"', source)
+    )
 
 
 def test_names_of_operations_are_all_on_page() -> None:
     text = FAULTS.read_text().partition("`op` is one of these names")[2]
 
-    assert {row.name for row in OPERATIONS.values() if ops_named(row.name)} <= set(re.findall(r"`(\w+)`", text))
+    assert {row.name for row in OPERATIONS.values() if parse_op(row.name)} <= set(re.findall(r"`(\w+)`", text))
 
 
 def test_settings_of_build_servers_are_valid() -> None:

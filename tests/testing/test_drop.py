@@ -1,4 +1,4 @@
-"""``Server.drop`` closes connections; sessions and nodes stay."""
+"""``Server.drop`` closes connections, but keeps their sessions and nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 from kazoo.client import KazooClient, KazooState
-from support.kazoo_clients import next_states, states_of
+from support.kazoo_clients import collect_states, next_states
 from support.wire import Wire
 
 from zoolet.testing import Server
@@ -17,7 +17,7 @@ def test_dropped_client_keeps_session_and_nodes(server: Server, kazoo: Callable[
     client = kazoo(server)
     client.create("/e", ephemeral=True)
     before = client.client_id
-    states = states_of(client)
+    states = collect_states(client)
 
     server.drop(client)
 
@@ -26,7 +26,7 @@ def test_dropped_client_keeps_session_and_nodes(server: Server, kazoo: Callable[
     assert server.tree()["/e"].ephemeral_owner == before[0]
 
 
-def test_drop_by_id_closes_only_one_connection(server: Server, wires: ExitStack) -> None:
+def test_drop_by_session_id_closes_only_its_connection(server: Server, wires: ExitStack) -> None:
     victim, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
 
     server.drop(victim.id)
@@ -57,7 +57,7 @@ def test_drop_of_all_clients_keeps_sessions(server: Server, wires: ExitStack) ->
     assert set(server.sessions()) == {client.id for client in clients}
 
 
-def test_drop_without_connection_does_nothing(server: Server, wires: ExitStack) -> None:
+def test_drop_without_connection_has_no_effect(server: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(server)).welcomed()
     server.drop(victim.id)
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient, KazooState
-from support.kazoo_clients import next_states, states_of
-from support.waiting import DEADLINE_S, repeated
+from support.kazoo_clients import collect_states, next_states
+from support.waiting import DEADLINE_S, repeat_until_fast
 from support.wire import EPHEMERAL, Wire
 
 from zoolet.testing import Server
 
 
-def test_expire_is_complete_on_return(server: Server, wires: ExitStack) -> None:
+def test_expiry_is_complete_when_expire_returns(server: Server, wires: ExitStack) -> None:
     victim, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
     victim.create("/e1", EPHEMERAL)
     victim.create("/e2", EPHEMERAL)
@@ -54,7 +54,7 @@ def test_kazoo_client_sees_expiry_of_other_client(server: Server, kazoo: Callabl
 def test_expired_kazoo_client_gets_new_session(server: Server, kazoo: Callable[..., KazooClient]) -> None:
     client = kazoo(server)
     before, _ = client.client_id
-    states = states_of(client)
+    states = collect_states(client)
 
     server.expire(client)
 
@@ -70,9 +70,9 @@ def test_kazoo_client_reconnects_within_250_ms(server: Server) -> None:
     retry = {"max_tries": -1, "max_jitter": 0.0}
     client = KazooClient(server.hosts, timeout=30, connection_retry=retry)
     client.start(DEADLINE_S)
-    states = states_of(client)
+    states = collect_states(client)
     took: list[float] = []
-    for _ in repeated(took, 0.25):
+    for _ in repeat_until_fast(took, 0.25):
         began = time.perf_counter()
         server.expire(client)
         seen = [states.get(timeout=DEADLINE_S) for _ in range(3)]
@@ -117,7 +117,7 @@ def test_all_sessions_expire(server: Server, wires: ExitStack) -> None:
             client.payload()
 
 
-async def test_expire_is_done_on_return_in_server_loop(wires: ExitStack) -> None:
+async def test_expiry_is_complete_when_expire_returns_in_server_loop(wires: ExitStack) -> None:
     async with Server() as server:
         victim = await asyncio.to_thread(lambda: Wire(server).welcomed())
         wires.enter_context(victim)

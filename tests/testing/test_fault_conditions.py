@@ -64,7 +64,7 @@ def test_condition_sees_events_with_types(server: Server, client: KazooClient) -
     assert [event.path for event in events] == ["/b", "/a"]
 
 
-def test_error_of_condition_is_raised_by_block(server: Server, client: KazooClient) -> None:
+def test_error_in_condition_is_raised_by_fault_block(server: Server, client: KazooClient) -> None:
     def run() -> None:
         with server.fault(error("NO_NODE"), when=lambda op: op.nothing):  # type: ignore[attr-defined]
             client.create("/a")
@@ -100,7 +100,7 @@ def test_reply_is_corruptible_at_any_offset(server: Server, wire: Wire) -> None:
         assert wire.exists("/a") != 0  # its last byte belongs to the error code
 
 
-def test_reply_is_cut(server: Server, wire: Wire) -> None:
+def test_cut_reply_sends_only_first_bytes(server: Server, wire: Wire) -> None:
     with server.fault(cut_reply(7), "create"):
         wire.send(OpCode.CREATE, creating("/a"))
         assert b"".join(iter(lambda: wire.link.recv(100), b"")) == b"\0\0\0\x16\0\0\0"
@@ -138,10 +138,10 @@ def test_invalid_numbers_are_refused(make: Callable[[], object], message: str) -
         make()
 
 
-# --- forgotten and missed ---
+# --- unreleased and unmatched faults ---
 
 
-def test_unreleased_hold_raises_after_limit(manual: Server) -> None:
+def test_hold_raises_if_not_released_within_limit(manual: Server) -> None:
     with Wire(manual).welcomed() as wire:
         fault = manual.fault(hold(limit=3))
         wire.send(OpCode.CREATE, creating("/a"))
@@ -154,7 +154,7 @@ def test_unreleased_hold_raises_after_limit(manual: Server) -> None:
             fault.__exit__(None, None, None)
 
 
-def missed(server: Server, *conditions: Any, request: Callable[[], object]) -> str:
+def strict_fault_message(server: Server, *conditions: Any, request: Callable[[], object]) -> str:
     """Return why a strict fault was never applied."""
 
     def run() -> None:
@@ -177,32 +177,39 @@ def test_strict_fault_lists_near_misses(server: Server, client: KazooClient) -> 
         both.commit()
 
     close = "near misses:\n  "
-    assert missed(server, "create", "/t", request=transaction) == (
+    assert strict_fault_message(server, "create", "/t", request=transaction) == (
         f"{close}multi [create /t]: the op is multi; use op='multi', or leave op out"
     )
-    assert missed(server, "create", "/q", request=lambda: client.create("/q/x")) == (
+    assert strict_fault_message(server, "create", "/q", request=lambda: client.create("/q/x")) == (
         f"{close}create /q/x: the path is a child; use /q/*"
     )
-    assert missed(server, "create", "/b", request=lambda: inside.create("/b")) == (
+    assert strict_fault_message(server, "create", "/b", request=lambda: inside.create("/b")) == (
         f"{close}create /app/b: the path includes the client's chroot; use */b"
     )
-    assert missed(server, "getData", "/q", request=lambda: client.exists("/q")) == f"{close}exists /q: the op is exists"
-    assert missed(server, "delete", request=lambda: client.exists("/q")).startswith("no request or event matched")
+    assert (
+        strict_fault_message(server, "getData", "/q", request=lambda: client.exists("/q"))
+        == f"{close}exists /q: the op is exists"
+    )
+    assert strict_fault_message(server, "delete", request=lambda: client.exists("/q")).startswith(
+        "no request or event matched"
+    )
     inside.stop()
     inside.close()
 
 
-def test_mistyped_path_is_near_miss(server: Server, client: KazooClient) -> None:
-    assert missed(server, "create", "/jbos/*", request=lambda: client.create("/jobs")) == (
+def test_strict_fault_lists_mistyped_path_as_near_miss(server: Server, client: KazooClient) -> None:
+    assert strict_fault_message(server, "create", "/jbos/*", request=lambda: client.create("/jobs")) == (
         "near misses:\n  create /jobs: the path differs slightly from /jbos/*"
     )
-    assert missed(server, "create", "/b", request=lambda: client.create("/a")).startswith("no request or event matched")
+    assert strict_fault_message(server, "create", "/b", request=lambda: client.create("/a")).startswith(
+        "no request or event matched"
+    )
 
 
-def test_sequential_name_is_near_miss(server: Server, client: KazooClient) -> None:
+def test_strict_fault_suggests_wildcard_for_sequential_name(server: Server, client: KazooClient) -> None:
     path = client.create("/n-", sequence=True)
 
-    assert missed(server, "delete", "/n-", request=lambda: client.delete(path)) == (
+    assert strict_fault_message(server, "delete", "/n-", request=lambda: client.delete(path)) == (
         f"near misses:\n  delete {path}: the name has a sequence number; use /n-*"
     )
 
@@ -210,7 +217,7 @@ def test_sequential_name_is_near_miss(server: Server, client: KazooClient) -> No
 # --- several faults together ---
 
 
-def test_delays_add_up_and_lowest_bandwidth_applies(manual: Server) -> None:
+def test_delays_of_faults_add_up_and_lowest_bandwidth_applies(manual: Server) -> None:
     with Wire(manual).welcomed() as wire:
         with manual.fault(delay(2), "create"), manual.fault(delay(3), "create"):
             wire.send(OpCode.CREATE, creating("/a"))

@@ -46,7 +46,7 @@ def test_op_name_covers_all_its_op_codes(server: Server, client: KazooClient) ->
 
 
 @pytest.mark.parametrize("op", ["getData", "get_data", "GETDATA", "get", OpCode.GET_DATA, int(OpCode.GET_DATA)])
-def test_all_spellings_of_operation_match(server: Server, client: KazooClient, op: Any) -> None:
+def test_fault_matches_all_spellings_of_operation(server: Server, client: KazooClient, op: Any) -> None:
     with server.fault(error(ErrorCode.SYSTEM_ERROR), op) as fault:
         with pytest.raises(SystemZookeeperError):
             client.get("/")
@@ -55,7 +55,7 @@ def test_all_spellings_of_operation_match(server: Server, client: KazooClient, o
     assert (fault.hits, fault.seen) == (1, 1)
 
 
-def test_op_code_matches_only_itself(server: Server, client: KazooClient) -> None:
+def test_fault_with_op_code_matches_only_this_op_code(server: Server, client: KazooClient) -> None:
     with server.fault(delay(0), OpCode.CREATE) as plain, server.fault(delay(0), 15) as second:
         client.create("/a")
         client.create("/b", include_data=True)
@@ -76,7 +76,7 @@ def test_op_code_matches_only_itself(server: Server, client: KazooClient) -> Non
         ("/A", set()),
     ],
 )
-def test_path_is_a_glob(server: Server, wire: Wire, glob: str, hit: set[str]) -> None:
+def test_path_of_fault_is_a_glob(server: Server, wire: Wire, glob: str, hit: set[str]) -> None:
     with server.fault(error(ErrorCode.SYSTEM_ERROR), path=glob):
         found = {path for path in ("/", "/a", "/a/b", "/ab", "/a/b/c") if wire.exists(path) == -1}
 
@@ -90,7 +90,7 @@ def test_rule_with_path_ignores_requests_without_path(server: Server, wire: Wire
     assert (fault.hits, fault.seen) == (0, 0)
 
 
-def test_rule_matches_one_client(server: Server, kazoo: Dial) -> None:
+def test_fault_matches_only_its_client(server: Server, kazoo: Dial) -> None:
     victim, other = kazoo(server), kazoo(server)
 
     for who in (victim, victim.client_id[0]):
@@ -101,7 +101,7 @@ def test_rule_matches_one_client(server: Server, kazoo: Dial) -> None:
         assert fault.hits == 1
 
 
-def test_rule_matches_client_before_it_connects(server: Server, kazoo: Dial) -> None:
+def test_fault_matches_client_that_connects_later(server: Server, kazoo: Dial) -> None:
     victim, other = kazoo(server, start=False), kazoo(server)
 
     with server.fault(error(NO_NODE), "getData", client=victim) as fault:
@@ -141,7 +141,9 @@ def test_client_all_matches_every_session(server: Server, kazoo: Dial) -> None:
     ],
     ids=str,
 )
-def test_rule_counts_hits(server: Server, wire: Wire, rule: dict[str, Any], hit: str) -> None:
+def test_fault_rule_counts_hits_and_matching_requests(
+    server: Server, wire: Wire, rule: dict[str, Any], hit: str
+) -> None:
     with server.fault(error(ErrorCode.SYSTEM_ERROR), "exists", **rule) as fault:
         found = "".join("x" if code == -1 else "." for code in wire.answers(6))
 
@@ -165,15 +167,15 @@ def hits_by_probability(seed: int, *, company: bool = False) -> str:
         return "".join("x" if code == -1 else "." for code in wire.answers(64))
 
 
-def test_same_seed_gives_same_hits() -> None:
+def test_fault_with_same_seed_hits_same_requests() -> None:
     assert hits_by_probability(5) == hits_by_probability(5)
 
 
-def test_additional_rule_does_not_change_hits() -> None:
+def test_additional_fault_does_not_change_hits_of_first() -> None:
     assert hits_by_probability(5) == hits_by_probability(5, company=True)
 
 
-def test_different_seeds_give_different_hits() -> None:
+def test_faults_with_different_seeds_hit_different_requests() -> None:
     stories = {hits_by_probability(seed) for seed in range(5)}
 
     assert len(stories) == 5
@@ -225,7 +227,7 @@ def test_transaction_matches_multi_but_not_its_parts(server: Server, client: Kaz
 # --- the end of a rule ---
 
 
-def test_rule_applies_until_end_of_block(server: Server, wire: Wire) -> None:
+def test_fault_applies_until_end_of_block(server: Server, wire: Wire) -> None:
     with server.fault(error(NO_NODE), "exists") as fault:
         assert wire.answers(2) == [NO_NODE, NO_NODE]
     assert wire.answers(2) == [0, 0]
@@ -233,7 +235,7 @@ def test_rule_applies_until_end_of_block(server: Server, wire: Wire) -> None:
     assert (fault.hits, fault.seen) == (2, 2)
 
 
-def test_rule_applies_from_call_until_end(server: Server, wire: Wire) -> None:
+def test_fault_applies_from_call_until_its_end(server: Server, wire: Wire) -> None:
     fault = server.fault(error(NO_NODE), "exists")
     assert wire.exists() == NO_NODE
     fault.end()
@@ -242,7 +244,7 @@ def test_rule_applies_from_call_until_end(server: Server, wire: Wire) -> None:
     assert wire.exists() == 0
 
 
-def test_error_in_block_removes_rule(server: Server, wire: Wire) -> None:
+def test_error_in_block_removes_fault(server: Server, wire: Wire) -> None:
     with pytest.raises(ZeroDivisionError), server.fault(error(NO_NODE), "exists"):
         _ = 1 / 0
 
@@ -277,7 +279,7 @@ def test_reset_removes_all_rules(server: Server, wires: ExitStack) -> None:
         assert after.exists() == 0
 
 
-def test_strict_rule_must_hit(server: Server, wire: Wire) -> None:
+def test_strict_fault_without_hit_raises(server: Server, wire: Wire) -> None:
     with server.fault(delay(0), "exists", strict=True):
         wire.exists()
 
@@ -290,7 +292,7 @@ def test_strict_rule_hides_no_error_of_block(server: Server) -> None:
         _ = 1 / 0
 
 
-def test_repr_describes_rule(server: Server) -> None:
+def test_repr_describes_fault(server: Server) -> None:
     with server.fault(error(NO_NODE), "create", "/a*", nth=2) as fault:
         text = repr(fault)
 

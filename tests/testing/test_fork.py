@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.apache import free_port
-from support.embedded import CALLS, HELLO, error_of, ruok, ruok_from_here, session, visit
+from support.embedded import CALLS, HELLO, create_node_with_kazoo, error_text, open_session, ruok, ruok_in_loop
 from support.waiting import DEADLINE_S, PROMPT_S
 
 from zoolet.protocol.framing import frame
@@ -23,7 +23,7 @@ from zoolet.testing import Server
 
 
 def fork() -> int:
-    """Fork; a hanging child is killed by an alarm."""
+    """Fork. An alarm kills a child that hangs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn about exactly this
         child = os.fork()
@@ -41,24 +41,24 @@ class Child:
         self.pid = -1
 
     def report(self, facts: dict[str, Any]) -> None:
-        """In the child: send a report to the parent."""
+        """Send a report to the parent. Call this in the child."""
         os.write(self.report_end, json.dumps(facts).encode() + b"\n")
 
     def live_on(self) -> None:
-        """In the child: wait for the parent's signal, and exit without cleanup."""
+        """Wait for the parent's signal, and exit without cleanup. Call this in the child."""
         os.close(self.free)
         os.read(self.waits, 1)
         os._exit(0)
 
     def hear(self) -> dict[str, Any]:
-        """In the parent: wait for the next report."""
+        """Wait for the child's next report, and return it. Call this in the parent."""
         os.close(self.report_end)
         with os.fdopen(self.reports) as lines:
             facts: dict[str, Any] = json.loads(lines.readline() or '{"the child": "reported nothing"}')
         return facts
 
     def end_child(self) -> int:
-        """In the parent: stop the child, and return its exit code."""
+        """Stop the child, and return its exit code. Call this in the parent."""
         os.close(self.free)
         os.close(self.waits)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -70,7 +70,9 @@ def test_forked_child_is_ordinary_client() -> None:
         pipes.pid = fork()
         if pipes.pid == 0:
             try:
-                pipes.report({"answer": ruok(server.port).decode(), "made": visit(f"127.0.0.1:{server.port}")})
+                pipes.report(
+                    {"answer": ruok(server.port).decode(), "made": create_node_with_kazoo(f"127.0.0.1:{server.port}")}
+                )
             finally:
                 pipes.live_on()
         facts = pipes.hear()
@@ -102,7 +104,7 @@ def test_call_in_forked_child_raises(name: str) -> None:
         pipes.pid = fork()
         if pipes.pid == 0:
             try:
-                pipes.report({"error": error_of(lambda: CALLS[name](server))})
+                pipes.report({"error": error_text(lambda: CALLS[name](server))})
             finally:
                 pipes.live_on()
         facts = pipes.hear()
@@ -111,11 +113,11 @@ def test_call_in_forked_child_raises(name: str) -> None:
     assert re.match(rf"RuntimeError: .*\b{os.getpid()}\b", facts["error"])
 
 
-def test_child_leaving_block_does_not_disturb_parent() -> None:
+def test_child_that_leaves_server_block_does_not_disturb_parent() -> None:
     parent = os.getpid()
     pipes = Child()
     try:
-        with Server() as server, session(server.port) as link:
+        with Server() as server, open_session(server.port) as link:
             pipes.pid = fork()
             if pipes.pid == 0:
                 began = time.monotonic()
@@ -139,17 +141,17 @@ def test_child_leaving_block_does_not_disturb_parent() -> None:
     assert facts["took"] < PROMPT_S
 
 
-async def test_call_in_child_of_loop_raises() -> None:
+async def test_call_in_child_forked_in_event_loop_raises() -> None:
     pipes = Child()
     async with Server() as server:
         pipes.pid = fork()
         if pipes.pid == 0:
             try:
-                pipes.report({"error": error_of(server.tree)})
+                pipes.report({"error": error_text(server.tree)})
             finally:
                 pipes.live_on()
         facts = pipes.hear()
-        assert await ruok_from_here(server.port) == b"imok"
+        assert await ruok_in_loop(server.port) == b"imok"
         assert pipes.end_child() == 0
 
     assert re.match(rf"RuntimeError: .*\b{os.getpid()}\b", facts["error"])
@@ -164,7 +166,7 @@ async def test_call_in_child_of_loop_raises() -> None:
         ),
     ],
 )
-async def test_child_of_loop_does_not_disturb_parent_on_exit(clients: int) -> None:
+async def test_child_forked_in_event_loop_does_not_disturb_parent(clients: int) -> None:
     parent = os.getpid()
     pipes = Child()
     writers = []
@@ -180,7 +182,7 @@ async def test_child_of_loop_does_not_disturb_parent_on_exit(clients: int) -> No
                 began = time.monotonic()
             else:
                 facts = await asyncio.to_thread(pipes.hear)
-                assert await ruok_from_here(server.port) == b"imok"
+                assert await ruok_in_loop(server.port) == b"imok"
                 assert len(server.sessions()) == clients
         if pipes.pid == 0:
             pipes.report({"took": time.monotonic() - began})
@@ -196,9 +198,9 @@ async def test_child_of_loop_does_not_disturb_parent_on_exit(clients: int) -> No
     assert facts["took"] < PROMPT_S
 
 
-def test_living_child_does_not_keep_port_in_use() -> None:
+def test_living_forked_child_does_not_keep_port_in_use() -> None:
     pipes, port = Child(), free_port()
-    with Server(port=port) as server, session(port) as link:
+    with Server(port=port) as server, open_session(port) as link:
         pipes.pid = fork()
         if pipes.pid == 0:
             try:
@@ -234,7 +236,7 @@ def test_forked_child_may_have_its_own_server() -> None:
     assert facts == {"answer": "imok", "tree": ["/own"]}
 
 
-def test_unstarted_server_runs_in_child() -> None:
+def test_server_created_before_fork_starts_in_child() -> None:
     server = Server()
     pipes = Child()
     pipes.pid = fork()

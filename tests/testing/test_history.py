@@ -1,4 +1,4 @@
-"""Snapshots: the state that a restore brings back, and the state that it does not change."""
+"""Snapshots: the state that a restore brings back, and the state that a restore does not change."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from support.embedded import data, everything
-from support.waiting import repeated
+from support.embedded import all_nodes, node_data
+from support.waiting import repeat_until_fast
 from support.wire import EPHEMERAL, SEQUENTIAL, Wire
 
 from zoolet.protocol import multi
@@ -22,7 +22,7 @@ NO_NODE, NO_AUTH, QUOTA_EXCEEDED = -101, -102, -125
 
 def test_restore_undoes_all_kinds_of_changes(server: Server, wire: Wire) -> None:
     server.populate({"/a": {"b": "1", "c": "2"}, "/gone": "x"})
-    before = everything(server)
+    before = all_nodes(server)
     snapshot = server.snapshot()
 
     wire.set_data("/a/b", b"new")
@@ -32,27 +32,27 @@ def test_restore_undoes_all_kinds_of_changes(server: Server, wire: Wire) -> None
     wire.create("/made/below")
     wire.ask(OpCode.SET_ACL, r.SetACLRequest("/a", READ_ACL_UNSAFE, -1))
     wire.sequential("/made/s-")
-    assert everything(server) != before
+    assert all_nodes(server) != before
     server.restore(snapshot)
 
-    assert everything(server) == before
+    assert all_nodes(server) == before
     assert wire.children("/") == ["a", "gone", "zookeeper"]
     assert wire.children("/a") == ["b", "c"]
 
 
-def test_snapshots_are_reached_backwards_and_forwards(server: Server) -> None:
+def test_snapshots_are_restorable_backwards_and_forwards(server: Server) -> None:
     snapshots, trees = [], []
     for i in range(5):
         server.populate({f"/n{i}": str(i), "/same": str(i)})
         snapshots.append(server.snapshot())
-        trees.append(everything(server))
+        trees.append(all_nodes(server))
 
     for i in (0, 4, 2, 3, 1, 4, 0, 0, 2):
         server.restore(snapshots[i])
-        assert everything(server) == trees[i]
+        assert all_nodes(server) == trees[i]
 
 
-def test_branches_of_history_are_all_kept(server: Server) -> None:
+def test_snapshots_of_all_history_branches_are_restorable(server: Server) -> None:
     root = server.snapshot()
     server.populate({"/left": "1"})
     left = server.snapshot()
@@ -63,7 +63,7 @@ def test_branches_of_history_are_all_kept(server: Server) -> None:
 
     for snapshot, found in [(left, {"/left": b"1"}), (right, {"/right": b"1"}), (root, {}), (left, {"/left": b"1"})]:
         server.restore(snapshot)
-        assert data(server) == found
+        assert node_data(server) == found
 
 
 def test_restore_resets_sequence_number(server: Server, wire: Wire) -> None:
@@ -77,7 +77,7 @@ def test_restore_resets_sequence_number(server: Server, wire: Wire) -> None:
     assert wire.sequential("/s/n-") == "/s/n-0000000002"
 
 
-def test_zxids_do_not_go_back(server: Server, wire: Wire) -> None:
+def test_zxids_do_not_decrease_after_restore(server: Server, wire: Wire) -> None:
     snapshot = server.snapshot()
     wire.create("/a")
     first = server.tree()["/a"].czxid
@@ -130,7 +130,7 @@ def test_ephemerals_of_dead_sessions_do_not_come_back(server: Server, wire: Wire
         assert wire.children("/p") == ["stays"]
 
 
-def test_later_ephemeral_leaves_session_on_restore(server: Server, wire: Wire) -> None:
+def test_restore_removes_later_ephemeral_from_its_session(server: Server, wire: Wire) -> None:
     snapshot = server.snapshot()
     wire.create("/e", EPHEMERAL)
 
@@ -166,13 +166,13 @@ def test_quotas_are_restored() -> None:
         wire.create("/zookeeper/quota/q/zookeeper_limits", value=b"count=-1,bytes=-1,countHardLimit=3")
         wire.create("/zookeeper/quota/q/zookeeper_stats", value=b"count=1,bytes=0")
         assert wire.create("/q/1") == 0
-        before = everything(server)
+        before = all_nodes(server)
         snapshot = server.snapshot()
         assert [wire.create(f"/q/{i}") for i in (2, 3)] == [0, QUOTA_EXCEEDED]
 
         server.restore(snapshot)
 
-        assert everything(server) == before
+        assert all_nodes(server) == before
         assert [wire.create(f"/q/{i}") for i in (2, 3)] == [0, QUOTA_EXCEEDED]
 
 
@@ -190,10 +190,10 @@ def test_restore_removes_later_quota() -> None:
         assert [wire.create(f"/q/{i}") for i in range(3)] == [0, 0, 0]
 
 
-def test_failed_multi_leaves_no_trace_with_snapshots(server: Server, wire: Wire) -> None:
+def test_failed_multi_is_undone_despite_snapshots(server: Server, wire: Wire) -> None:
     server.populate({"/a": {"b": "1"}})
     first = server.snapshot()
-    before = everything(server)
+    before = all_nodes(server)
 
     parts = [
         (OpCode.CREATE, r.CreateRequest("/new", b"", OPEN_ACL_UNSAFE, 0)),
@@ -203,17 +203,17 @@ def test_failed_multi_leaves_no_trace_with_snapshots(server: Server, wire: Wire)
     ]
     wire.send(OpCode.MULTI, multi.encode_operations(parts))
     wire.reply()
-    assert everything(server) == before
+    assert all_nodes(server) == before
     server.populate({"/later": ""})
     server.restore(first)
 
-    assert everything(server) == before
+    assert all_nodes(server) == before
     assert wire.sequential("/a/s-") == "/a/s-0000000001"
 
 
 def test_restore_undoes_whole_transaction(server: Server, wire: Wire) -> None:
     server.populate({"/a": {"b": "1"}})
-    before = everything(server)
+    before = all_nodes(server)
     snapshot = server.snapshot()
     parts = [
         (OpCode.CREATE, r.CreateRequest("/new", b"", OPEN_ACL_UNSAFE, 0)),
@@ -227,10 +227,10 @@ def test_restore_undoes_whole_transaction(server: Server, wire: Wire) -> None:
 
     server.restore(snapshot)
 
-    assert everything(server) == before
+    assert all_nodes(server) == before
 
 
-def test_snapshot_of_other_server_is_refused(server: Server) -> None:
+def test_snapshot_of_second_server_is_refused(server: Server) -> None:
     with Server() as other, pytest.raises(ValueError):
         server.restore(other.snapshot())
 
@@ -251,12 +251,12 @@ def test_invalid_snapshot_is_refused(server: Server, nonsense: Any) -> None:
 
 @pytest.mark.slow
 async def test_restore_after_100_writes_takes_1_ms() -> None:
-    async with Server() as server:  # in this thread, because the switch of threads must not be measured
+    async with Server() as server:  # in this thread, so the measurement contains no switch of threads
         server.populate({f"/d{i}": {f"n{j}": "x" for j in range(99)} for i in range(100)})
         assert len(server.tree()) == 10_000
         snapshot = server.snapshot()
         took: list[float] = []
-        for _ in repeated(took, 0.001):
+        for _ in repeat_until_fast(took, 0.001):
             server.populate({f"/d{i}/n7": "changed" for i in range(100)})
             began = time.perf_counter()
             server.restore(snapshot)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.embedded import everything
+from support.embedded import all_nodes
 from support.wire import EPHEMERAL, SEQUENTIAL, Wire
 
 from zoolet.protocol import multi
@@ -50,7 +50,7 @@ class Model:
         self.nodes: dict[str, tuple[bytes, int, int, int, int]] = {"": (b"", 0, 0, 0, 0)}
 
     def makes(self, path: str, owner: int = 0) -> bool:
-        """Create a node if possible; return whether it was."""
+        """Create a node if possible. Return whether the node was created."""
         above = path.rpartition("/")[0]
         if path in self.nodes or above not in self.nodes or self.nodes[above][4]:
             return False
@@ -60,7 +60,7 @@ class Model:
         return True
 
     def drops(self, path: str) -> bool:
-        """Remove a node if possible; return whether it was."""
+        """Remove a node if possible. Return whether the node was removed."""
         if path not in self.nodes or any(other.startswith(path + "/") for other in self.nodes):
             return False
         del self.nodes[path]
@@ -81,7 +81,7 @@ class Model:
 
 @given(STEPS)
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_histories_of_all_kinds_agree_with_a_model(steps: list[tuple[str, Any]]) -> None:
+def test_snapshots_and_restores_agree_with_model(steps: list[tuple[str, Any]]) -> None:
     kept: list[tuple[Any, dict[str, NodeView], dict[str, tuple[bytes, int, int, int, int]]]] = []
     model = Model()
     with Server() as server, Wire(server).welcomed() as reader, ExitStack() as wires:
@@ -121,11 +121,11 @@ def test_histories_of_all_kinds_agree_with_a_model(steps: list[tuple[str, Any]])
                 model.nodes = {path: node for path, node in model.nodes.items() if node[4] not in dead}
                 wire = wires.enter_context(Wire(server)).welcomed()
             elif what == "snapshot":
-                kept.append((server.snapshot(), everything(server), dict(model.nodes)))
+                kept.append((server.snapshot(), all_nodes(server), dict(model.nodes)))
             elif what == "restore" and kept:
                 snapshot, tree, nodes = kept[where % len(kept)]
                 server.restore(snapshot)
                 model.nodes = {path: node for path, node in nodes.items() if node[4] not in dead}
                 if len(model.nodes) == len(nodes):
-                    assert everything(server) == tree
+                    assert all_nodes(server) == tree
             model.agrees(server, reader)

@@ -40,7 +40,7 @@ def test_session_with_lost_first_reply_exists(server: Server, kazoo: Dial) -> No
     assert client.client_id[0] in server.sessions()
 
 
-def test_connect_is_held(server: Server, kazoo: Dial) -> None:
+def test_connect_request_is_held_until_release(server: Server, kazoo: Dial) -> None:
     client = kazoo(server, start=False)
     with server.fault(hold(), "connect") as fault:
         connected = client.start_async()
@@ -51,7 +51,7 @@ def test_connect_is_held(server: Server, kazoo: Dial) -> None:
         assert connected.wait(DEADLINE_S)
 
 
-def test_resumed_session_is_refused_by_id(server: Server, wires: ExitStack) -> None:
+def test_fault_by_session_id_hits_resumption_of_session(server: Server, wires: ExitStack) -> None:
     first = wires.enter_context(Wire(server)).welcomed()
     server.drop(first.id)
 
@@ -79,7 +79,7 @@ def test_resumed_session_is_refused_by_id(server: Server, wires: ExitStack) -> N
     ],
     ids=str,
 )
-def test_first_of_several_effects_applies(
+def test_first_of_several_conflicting_faults_applies(
     server: Server, wire: Wire, actions: tuple[Any, ...], done: bool, answer: int | None
 ) -> None:
     with ExitStack() as stack:
@@ -95,7 +95,7 @@ def test_first_of_several_effects_applies(
     assert [fault.hits for fault in faults] == [1] * len(faults)
 
 
-def test_request_waits_for_all_holds(server: Server, wire: Wire, wires: ExitStack) -> None:
+def test_request_waits_for_release_of_all_holds(server: Server, wire: Wire, wires: ExitStack) -> None:
     other = wires.enter_context(Wire(server)).welcomed()
     with (
         server.fault(hold(), client=wire.id) as one,
@@ -111,7 +111,7 @@ def test_request_waits_for_all_holds(server: Server, wire: Wire, wires: ExitStac
         assert wire.reply() == NO_NODE
 
 
-def test_delays_of_several_rules_never_fall_short(server: Server, wire: Wire) -> None:
+def test_delays_of_several_faults_last_at_least_longest_delay(server: Server, wire: Wire) -> None:
     began = time.monotonic()
 
     with server.fault(delay(0.01)), server.fault(delay(0.04)):
@@ -120,7 +120,7 @@ def test_delays_of_several_rules_never_fall_short(server: Server, wire: Wire) ->
     assert time.monotonic() - began >= 0.04
 
 
-def test_operations_are_marked_with_their_faults(server: Server, wire: Wire) -> None:
+def test_recorded_operations_name_their_faults(server: Server, wire: Wire) -> None:
     with server.fault(error(NO_NODE), "exists"):
         wire.exists()
     wire.exists()

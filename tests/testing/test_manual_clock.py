@@ -1,4 +1,4 @@
-"""A manual clock: what expires when the test advances it, at which moment, and in which order."""
+"""A manual clock: sessions and nodes that expire when the test advances the clock, with their times and order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zoolet.testing import Server, Znode, delay
 
 DAY: Final = 86_400.0
 STOPPED_TIMEOUT_S: Final = 1.0
-NEVER: Final = {"max_tries": 0}  # kazoo need not reconnect in these tests
+NO_RECONNECT: Final = {"max_tries": 0}  # kazoo need not reconnect in these tests
 CREATED, DELETED = 1, 2
 RECURSIVE: Final = 1
 NEAR_HUNDREDS: Final = st.builds(lambda n, off: n * 100 + off, st.integers(1, 9), st.integers(-1, 1))  # milliseconds
@@ -52,7 +52,7 @@ def deleted(wire: Wire) -> list[str]:
     return gone
 
 
-# --- only what is due ---
+# --- due sessions and nodes ---
 
 
 @pytest.mark.parametrize("timeout", [0.1, 0.25, 1.234, 10.0, 3600.0])
@@ -85,7 +85,7 @@ def test_idle_connection_does_not_keep_session(server: Server, wires: ExitStack)
         session.payload()
 
 
-def test_ping_moves_deadline(server: Server, wires: ExitStack) -> None:
+def test_ping_extends_deadline_of_session(server: Server, wires: ExitStack) -> None:
     session = wires.enter_context(Wire(server, 10)).welcomed()
 
     for _ in range(5):
@@ -98,7 +98,7 @@ def test_ping_moves_deadline(server: Server, wires: ExitStack) -> None:
     assert not server.sessions()
 
 
-def test_view_shows_remaining_time(server: Server, wires: ExitStack) -> None:
+def test_session_view_shows_time_until_expiry(server: Server, wires: ExitStack) -> None:
     session = wires.enter_context(Wire(server, 10)).welcomed()
 
     server.advance(2.5)
@@ -106,7 +106,7 @@ def test_view_shows_remaining_time(server: Server, wires: ExitStack) -> None:
     assert server.sessions()[session.id].expires_in == pytest.approx(7.5, abs=0.0011)
 
 
-def test_time_stands_still_by_itself(server: Server, wires: ExitStack) -> None:
+def test_manual_time_advances_only_by_call(server: Server, wires: ExitStack) -> None:
     session = wires.enter_context(Wire(server, 0.1)).welcomed()
     began = time.monotonic()
 
@@ -117,7 +117,9 @@ def test_time_stands_still_by_itself(server: Server, wires: ExitStack) -> None:
 
 def test_kazoo_sessions_expire_in_order_of_deadlines(server: Server, wires: ExitStack) -> None:
     observer = witness(server, wires)
-    clients = {timeout: KazooClient(server.hosts, timeout=timeout, connection_retry=NEVER) for timeout in (40, 20, 30)}
+    clients = {
+        timeout: KazooClient(server.hosts, timeout=timeout, connection_retry=NO_RECONNECT) for timeout in (40, 20, 30)
+    }
     for timeout, client in clients.items():
         client.start(DEADLINE_S)
         client.create(f"/e{timeout}", ephemeral=True)
@@ -259,7 +261,7 @@ def test_due_nodes_and_sessions_expire_in_order(steps: list[tuple[str, int]]) ->
 # --- advance ---
 
 
-def test_days_pass_quickly(server: Server, wires: ExitStack) -> None:
+def test_advance_by_many_days_is_quick(server: Server, wires: ExitStack) -> None:
     session = wires.enter_context(Wire(server, DAY)).welcomed()
     session.create("/e", EPHEMERAL)
     server.populate({f"/t{hour}": Znode(ttl=3600 * hour) for hour in range(1, 100)})
@@ -290,7 +292,7 @@ def test_nodes_have_manual_time(server: Server) -> None:
     assert tree["/b"].ctime - tree["/a"].ctime == pytest.approx(12.5)
 
 
-def test_advance_by_zero_changes_nothing(server: Server, wires: ExitStack) -> None:
+def test_advance_by_zero_has_no_effect(server: Server, wires: ExitStack) -> None:
     session = wires.enter_context(Wire(server, 10)).welcomed()
 
     server.advance(0)
@@ -298,7 +300,7 @@ def test_advance_by_zero_changes_nothing(server: Server, wires: ExitStack) -> No
     assert set(server.sessions()) == {session.id}
 
 
-def test_small_steps_add_up(server: Server, wires: ExitStack) -> None:
+def test_small_advances_add_up(server: Server, wires: ExitStack) -> None:
     wires.enter_context(Wire(server, 0.1)).welcomed()
     for _ in range(99):
         server.advance(0.001)
@@ -309,7 +311,7 @@ def test_small_steps_add_up(server: Server, wires: ExitStack) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, float("nan")])
-def test_time_does_not_run_backwards(server: Server, seconds: float) -> None:
+def test_advance_by_negative_time_is_refused(server: Server, seconds: float) -> None:
     with pytest.raises(ValueError, match=str(seconds)):
         server.advance(seconds)
 
@@ -363,10 +365,10 @@ def test_delay_ends_in_order_during_advance(server: Server, wires: ExitStack) ->
     assert observer.events[2:] == [(DELETED, "/before"), (CREATED, "/a"), (DELETED, "/after")]
 
 
-# --- the same again ---
+# --- repeatability ---
 
 
-def test_same_seed_gives_same_ids_and_times() -> None:
+def test_same_seed_gives_same_session_ids_and_times() -> None:
     def story(seed: int) -> tuple[list[int], list[bytes], dict[str, Any]]:
         with Server(clock="manual", seed=seed) as server, ExitStack() as wires:
             sessions = []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.recorder import Recorder, pair
+from support.recorder import Recorder, connect_pair
 from support.simulation import run_simulation
 from support.wire import EPHEMERAL, dial
 
@@ -22,7 +22,7 @@ from zoolet.testing import Simulation
 )
 def test_pieces_arrive_in_order_and_complete(seed: int, messages: list[tuple[int, float]]) -> None:
     async def main(sim: Simulation) -> tuple[bytes, bytes, bytes]:
-        client, served = await pair()
+        client, served = await connect_pair()
         sent = b""
         for number, (size, pause) in enumerate(messages):
             data = bytes((number + i) % 251 for i in range(size))
@@ -41,9 +41,9 @@ def test_pieces_arrive_in_order_and_complete(seed: int, messages: list[tuple[int
     assert sent.startswith(back)
 
 
-def test_data_is_sometimes_split() -> None:
+def test_network_sometimes_splits_data() -> None:
     async def main(sim: Simulation) -> int:
-        client, served = await pair()
+        client, served = await connect_pair()
         for _ in range(50):
             client.transport.write(b"x" * 1000)
             await asyncio.sleep(0.1)
@@ -56,7 +56,7 @@ def test_data_is_sometimes_split() -> None:
 def test_data_arrives_within_latency_range() -> None:
     async def main(sim: Simulation) -> list[float]:
         sim.network.latency = (0.5, 0.75)
-        client, served = await pair()
+        client, served = await connect_pair()
         travelled = []
         for _ in range(20):
             began = sim.time()
@@ -71,7 +71,7 @@ def test_data_arrives_within_latency_range() -> None:
     assert len(set(travelled)) > 1
 
 
-def test_pause_delays_without_loss() -> None:
+def test_pause_of_network_delays_data_without_loss() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server, 1000)
@@ -106,7 +106,7 @@ def test_pause_longer_than_timeout_expires_session() -> None:
 
 def test_drop_loses_data_in_transit() -> None:
     async def main(sim: Simulation) -> None:
-        client, served = await pair()
+        client, served = await connect_pair()
         client.transport.write(b"lost")
         assert sim.network.drop() >= 1
         assert isinstance(await client.ended, ConnectionError)
@@ -119,7 +119,7 @@ def test_drop_loses_data_in_transit() -> None:
 
 def test_drop_resets_both_sides() -> None:
     async def main(sim: Simulation) -> None:
-        client, served = await pair()
+        client, served = await connect_pair()
         sim.network.drop()
         assert isinstance(await client.ended, ConnectionError)
         assert isinstance(await served.ended, ConnectionError)
@@ -130,9 +130,9 @@ def test_drop_resets_both_sides() -> None:
 def test_connection_counts_until_both_sides_close() -> None:
     async def main(sim: Simulation) -> list[int]:
         counts = [sim.network.connections]
-        client, served = await pair()
+        client, served = await connect_pair()
         counts.append(sim.network.connections)
-        other, _ = await pair(801)
+        other, _ = await connect_pair(801)
         counts.append(sim.network.connections)
         client.transport.abort()
         await client.ended
@@ -147,16 +147,16 @@ def test_connection_counts_until_both_sides_close() -> None:
     assert run_simulation(main) == [0, 1, 2, 2, 1, 0]
 
 
-def test_duplicate_counts_as_connection() -> None:
+def test_duplicate_of_connection_counts_as_connection() -> None:
     async def main(sim: Simulation) -> int:
         sim.network.duplicates = 1.0
-        await pair()
+        await connect_pair()
         return sim.network.connections
 
     assert run_simulation(main) == 2
 
 
-def test_drop_is_limited_to_one_port() -> None:
+def test_drop_of_one_port_keeps_other_connections() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as one, sim.server() as two:
             first, second = await dial(one), await dial(two)
@@ -183,7 +183,7 @@ def test_session_survives_drop() -> None:
     run_simulation(main)
 
 
-def test_free_port_has_no_listener() -> None:
+def test_connection_to_port_without_listener_is_refused() -> None:
     async def main(sim: Simulation) -> None:
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", 5)
@@ -254,7 +254,7 @@ def test_connections_are_not_duplicated_by_default() -> None:
 
 def test_paused_reader_pauses_writer() -> None:
     async def main(sim: Simulation) -> None:
-        client, served = await pair()
+        client, served = await connect_pair()
         served.transport.pause_reading()
         client.transport.write(b"x" * 1_000_000)
         await asyncio.sleep(1)
@@ -294,9 +294,9 @@ def test_stream_drain_waits_for_other_side() -> None:
     run_simulation(main)
 
 
-def test_bytes_before_close_arrive_before_end() -> None:
+def test_bytes_written_before_close_arrive_before_end() -> None:
     async def main(sim: Simulation) -> None:
-        client, served = await pair()
+        client, served = await connect_pair()
         client.transport.write(b"x" * 100_000)
         client.transport.close()
         assert await served.ended is None

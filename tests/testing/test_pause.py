@@ -90,7 +90,7 @@ def test_paused_session_expires_on_advance(manual: Server, wires: ExitStack) -> 
     other.watch("/e")
 
     manual.pause(victim.id)
-    victim.send(OpCode.PING)  # the ping does not arrive
+    victim.send(OpCode.PING)  # the server does not read this ping, so it does not extend the session
     manual.advance(9.999)
     assert set(manual.sessions()) == {victim.id, other.id}
     manual.advance(0.001)

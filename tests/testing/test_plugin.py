@@ -213,7 +213,7 @@ print("calls", calls)
 
 
 def calls_of(directory: Path, *options: str) -> int:
-    """Run pytest in a directory without tests; return the number of its function calls, whatever else runs."""
+    """Run pytest in a directory without tests. Return its number of function calls, which no other process affects."""
     words = [*options, *(word for name in OTHERS for word in ("-p", f"no:{name}"))]
     done = subprocess.run([sys.executable, "-c", COUNTER, *words], cwd=directory, capture_output=True, check=True)
     return int(done.stdout.split()[-1])
@@ -229,7 +229,7 @@ def test_plugin_costs_little_of_pytest_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_plugin_imports_nothing_heavy_until_used(project: pytest.Pytester) -> None:
+def test_plugin_imports_heavy_modules_only_when_used(project: pytest.Pytester) -> None:
     project.makeconftest(
         """
         import sys

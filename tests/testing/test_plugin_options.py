@@ -53,7 +53,7 @@ def test_command_line_seed_applies_to_all_fixtures(project: pytest.Pytester) -> 
     project.runpytest_inprocess("--zoolet-seed", "77").assert_outcomes(passed=2)
 
 
-def test_nearest_marker_wins_and_settings_add_up(project: pytest.Pytester) -> None:
+def test_nearest_marker_applies_and_config_settings_are_merged(project: pytest.Pytester) -> None:
     ini(project, "zoolet_config = maxSessionTimeout=9000")
     project.makepyfile(
         """
@@ -113,7 +113,7 @@ def test_invalid_ini_option_is_refused(project: pytest.Pytester, line: str) -> N
     assert f", not {value!r}" in result.stderr.str()
 
 
-def test_configuration_lines_need_equals_sign(project: pytest.Pytester) -> None:
+def test_zoolet_config_line_without_equals_sign_is_refused(project: pytest.Pytester) -> None:
     ini(project, "zoolet_config = tickTime 5").makepyfile("def test_it(zoolet): pass")
 
     result = project.runpytest_inprocess()
@@ -121,7 +121,7 @@ def test_configuration_lines_need_equals_sign(project: pytest.Pytester) -> None:
     assert "invalid line 'tickTime 5' in zoolet_config; expected key=value" in result.stdout.str()
 
 
-def test_wider_scope_shares_server_and_state(project: pytest.Pytester) -> None:
+def test_tests_within_wider_scope_share_server_and_state(project: pytest.Pytester) -> None:
     ini(project, "zoolet_scope = module").makepyfile(
         """
         import pytest
@@ -140,7 +140,7 @@ def test_wider_scope_shares_server_and_state(project: pytest.Pytester) -> None:
     project.runpytest_inprocess().assert_outcomes(passed=2)
 
 
-def test_marker_inside_shared_scope_is_refused(project: pytest.Pytester) -> None:
+def test_marker_of_test_with_shared_server_is_refused(project: pytest.Pytester) -> None:
     ini(project, "zoolet_scope = module").makepyfile(
         "import pytest\n\n@pytest.mark.zoolet(seed=4)\ndef test_it(zoolet): pass"
     )
@@ -189,7 +189,9 @@ def test_class_scope_allows_marker_on_plain_function(project: pytest.Pytester) -
     project.runpytest_inprocess().assert_outcomes(passed=2, errors=1)
 
 
-def test_environment_has_hosts_of_running_server(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_have_hosts_of_running_server(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ZOOKEEPER_HOSTS", "before")
     monkeypatch.delenv("ZOOLET_HOSTS", raising=False)
     project.makepyfile(
@@ -208,7 +210,7 @@ def test_environment_has_hosts_of_running_server(project: pytest.Pytester, monke
     project.runpytest_inprocess().assert_outcomes(passed=2)
 
 
-def test_monkeypatch_does_not_restore_stale_address(project: pytest.Pytester) -> None:
+def test_monkeypatch_does_not_restore_address_of_stopped_server(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import os
@@ -257,7 +259,7 @@ def test_additional_fixture_without_plugin_raises(project: pytest.Pytester) -> N
     result.stdout.fnmatch_lines(["zoolet_fixture() requires zoolet's pytest plugin, which is off; remove *"])
 
 
-def test_stuck_client_does_not_keep_test_from_ending(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stuck_client_does_not_block_end_of_test(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.testing.pytest.fixtures.STOP_S", 0.05)
     project.makepyfile(
         """
@@ -387,7 +389,7 @@ async def test_with_our_client(zoolet_client):
 """
 
 
-def test_first_run_is_recorded_and_next_replays_it(project: pytest.Pytester) -> None:
+def test_first_run_is_recorded_and_next_run_replays_it(project: pytest.Pytester) -> None:
     test = project.makepyfile(test_recorded=RECORDED)
     project.runpytest_inprocess(*WITH_ASYNCIO).assert_outcomes(passed=3)
     names = {path.name for path in project.path.glob("*.zoolet")}

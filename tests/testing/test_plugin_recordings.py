@@ -47,7 +47,7 @@ def test_tests_do_not_share_recordings(project: pytest.Pytester, code: str, coun
     assert len(recordings(project)) == count
 
 
-def test_recording_of_other_test_is_refused(project: pytest.Pytester) -> None:
+def test_recording_of_different_test_is_refused(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_shared=RECORDED
         + """

@@ -1,4 +1,4 @@
-"""``Server.populate``: valid and invalid descriptions of a tree."""
+"""``Server.populate``: the created nodes, and valid and invalid descriptions of a tree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from support.embedded import data
+from support.embedded import node_data
 from support.wire import Wire
 
 from zoolet.client import acl
@@ -32,7 +32,7 @@ def test_populate_accepts_every_type_of_value(server: Server) -> None:
         }
     )
 
-    assert data(server) == {
+    assert node_data(server) == {
         "/bytes": b"\x00\xff",
         "/text": "grün".encode(),
         "/none": None,
@@ -49,7 +49,7 @@ def test_populate_accepts_every_type_of_value(server: Server) -> None:
     }
 
 
-def test_znodes_have_acls_and_kinds(server: Server, wire: Wire) -> None:
+def test_populated_nodes_have_acls_and_kinds_of_znodes(server: Server, wire: Wire) -> None:
     server.populate({"/locked": Znode("x", acl=READ_ACL_UNSAFE), "/c": Znode(container=True), "/t": Znode(ttl=2.5)})
 
     tree = server.tree()
@@ -66,7 +66,7 @@ def test_parent_after_child_gets_its_acl(server: Server) -> None:
     assert (tree["/a"].data, tree["/a"].acl, tree["/a/b"].container) == (b"2", READ_ACL_UNSAFE, True)
 
 
-def test_order_is_kept_except_for_late_parents() -> None:
+def test_populate_keeps_order_except_for_late_parents() -> None:
     nodes = dict.fromkeys(["/b", "/a/x/y", "/a-b", "/a/x", "/c", "/a", "/d/e", "/"], "")
 
     assert list(flatten(nodes)) == ["/", "/b", "/a", "/a/x", "/a/x/y", "/a-b", "/c", "/d/e"]
@@ -89,14 +89,14 @@ def test_path_that_occurs_twice_is_refused(server: Server, nodes: dict[str, Any]
     with pytest.raises(ValueError, match=r"/a(/b)? occurs twice"):
         server.populate(nodes)
 
-    assert data(server) == {}
+    assert node_data(server) == {}
 
 
-def test_existing_node_gets_data(server: Server) -> None:
+def test_populate_sets_data_of_existing_node(server: Server) -> None:
     server.populate({"/a": "1", "/a/b": "2"})
     server.populate({"/a": "new"})
 
-    assert data(server) == {"/a": b"new", "/a/b": b"2"}
+    assert node_data(server) == {"/a": b"new", "/a/b": b"2"}
     assert server.tree()["/a"].version == 1
 
 
@@ -127,7 +127,7 @@ def test_overflowing_sequence_counts_initial_children(server: Server, wire: Wire
     assert wire.sequential("/a/n-") == "/a/n--2147483648"
 
 
-def test_restore_resets_count_of_children(server: Server, wire: Wire) -> None:
+def test_restore_resets_number_of_children_created(server: Server, wire: Wire) -> None:
     empty = server.snapshot()
     server.populate({"/a": Znode(children_created=7)})
     populated = server.snapshot()
@@ -198,21 +198,21 @@ def test_error_names_invalid_node(server: Server, nodes: Any, named: str) -> Non
         server.populate(nodes)
 
 
-def test_bad_ttl_found_late_leaves_nothing(server: Server) -> None:
+def test_invalid_ttl_of_later_node_keeps_tree_empty(server: Server) -> None:
     with pytest.raises((ValueError, TypeError)):
         server.populate({"/fine": "x", "/bad": Znode(ttl="x")})  # type: ignore[arg-type]
 
     assert dict(server.tree()) == {}
 
 
-def test_bad_data_found_late_leaves_nothing(server: Server) -> None:
+def test_invalid_data_of_later_node_keeps_tree_empty(server: Server) -> None:
     with pytest.raises((ValueError, TypeError)):
         server.populate({"/fine": "x", "/bad": Znode(data=3)})  # type: ignore[arg-type]
 
     assert dict(server.tree()) == {}
 
 
-def test_acl_may_have_lists_of_entries(server: Server) -> None:
+def test_acl_of_znode_may_contain_lists_of_entries(server: Server) -> None:
     entries = acl.ip("127.0.0.1"), acl.READ_ONLY
 
     server.populate({"/a": Znode(acl=[entries[0], [entries[1]]])})

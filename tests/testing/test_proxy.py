@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final
 
 import pytest
-from support.tls_clients import trusting
+from support.tls_clients import client_context
 from support.waiting import DEADLINE_S
 from support.wire import Wire, creating
 
@@ -55,7 +55,7 @@ def endpoint(request: pytest.FixtureRequest, server: Server) -> Iterator[Any]:
 
 
 def outcome(wire: Wire) -> str:
-    """Send three requests together, the second of them a create; return the answer to each."""
+    """Send three requests together; the second is a create. Return the answer to each request."""
     wire.send(OpCode.EXISTS, r.ExistsRequest("/", False))
     wire.send(OpCode.CREATE, creating("/a"))
     wire.send(OpCode.EXISTS, r.ExistsRequest("/", False))
@@ -158,7 +158,7 @@ def test_unknown_direction_is_refused(endpoint: Any) -> None:
 async def test_tls_passes_and_can_be_paused_and_dropped() -> None:
     pytest.importorskip("cryptography")
     async with Server(tls=True) as server, Proxy(server.hosts) as proxy:
-        context = trusting(server.tls_ca)
+        context = client_context(server.tls_ca)
         async with Client(proxy.hosts, tls=context) as client:
             with pytest.raises(LookupError, match="it cannot see the sessions of TLS connections, so use 'all'"):
                 proxy.pause(client)
@@ -199,7 +199,7 @@ def test_fault_without_operation_ignores_handshakes(endpoint: Any) -> None:
         assert wire.exists("/") == NO_NODE
 
 
-def test_session_of_other_proxy_is_unknown(server: Server) -> None:
+def test_session_of_second_proxy_is_unknown(server: Server) -> None:
     with Proxy(server.hosts) as proxy, Wire(server).welcomed() as wire:
         with pytest.raises(LookupError, match=f"0x{wire.id:x} has no connection through this proxy"):
             proxy.drop(wire.id)

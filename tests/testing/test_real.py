@@ -72,7 +72,7 @@ def test_fixtures_run_on_real_server_with_faults(upstream: Server, project: pyte
     assert list(upstream.tree()) == []
 
 
-def test_only_first_test_waits_for_absent_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_first_test_waits_for_unreachable_real_server(monkeypatch: pytest.MonkeyPatch) -> None:
     starts = []
 
     def refused(client: Client) -> None:
@@ -88,7 +88,7 @@ def test_only_first_test_waits_for_absent_server(monkeypatch: pytest.MonkeyPatch
     assert len(starts) == 1
 
 
-def test_server_with_nodes_is_refused(upstream: Server) -> None:
+def test_real_server_with_nodes_is_refused(upstream: Server) -> None:
     upstream.populate({"/production": "1"})
 
     with pytest.raises(LeftoverError, match="has nodes, such as /production, which tests would delete"):
@@ -130,7 +130,7 @@ def test_wait_for_client_works_through_proxy(real: RealServer) -> None:
         assert zk.exists("/") is not None
 
 
-def test_call_requiring_embedded_server_raises(real: RealServer) -> None:
+def test_call_that_requires_embedded_server_raises(real: RealServer) -> None:
     with pytest.raises(UnsupportedError, match="skew_clock needs the embedded server, not a real one"):
         real.skew_clock(5)
     with pytest.raises(AttributeError, match="nonsense"):
@@ -146,7 +146,7 @@ def test_reset_deletes_unlistable_node(upstream: Server, real: RealServer) -> No
     assert not upstream.tree()
 
 
-def test_reset_deletes_with_credentials_of_clients(upstream: Server, real: RealServer) -> None:
+def test_reset_deletes_nodes_with_credentials_of_clients(upstream: Server, real: RealServer) -> None:
     with Client(real.hosts, auth=[("digest", b"user:password")]) as zk:
         zk.create("/open/secret", acl=acl.CREATOR_ALL, parents=True)
         zk.create("/open/secret/node", acl=acl.CREATOR_ALL)
@@ -157,7 +157,7 @@ def test_reset_deletes_with_credentials_of_clients(upstream: Server, real: RealS
 
 
 @pytest.mark.slow
-def test_undeletable_node_stops_run(upstream: Server, project: pytest.Pytester) -> None:
+def test_undeletable_node_on_real_server_stops_test_run(upstream: Server, project: pytest.Pytester) -> None:
     upstream.populate({})
     project.makepyfile(
         f"""
@@ -183,7 +183,7 @@ def test_undeletable_node_stops_run(upstream: Server, project: pytest.Pytester) 
 
 
 @pytest.mark.slow
-def test_several_workers_are_refused(project: pytest.Pytester) -> None:
+def test_real_server_with_several_pytest_workers_is_refused(project: pytest.Pytester) -> None:
     project.makepyfile("def test_it(zoolet): ...")
 
     result = project.runpytest_subprocess("--zoolet-hosts", "127.0.0.1:1", "-n", "2")

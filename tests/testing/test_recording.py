@@ -21,7 +21,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.testing import Proxy, Recording, Server, delay, lose_reply
 from zoolet.testing.frames.requests import RecordedRequest
 from zoolet.testing.recording.canned import CannedServer
-from zoolet.testing.recording.recording import FORMAT, VERSION
+from zoolet.testing.recording.recording import FORMAT_NAME, FORMAT_VERSION
 
 Dial = Callable[..., KazooClient]
 
@@ -76,7 +76,7 @@ def test_recording_is_limited_to_one_client(server: Server, kazoo: Dial) -> None
     assert len(both) == 2
 
 
-def test_times_are_of_server_clock(manual: Server, kazoo: Dial) -> None:
+def test_times_of_recording_are_those_of_server_clock(manual: Server, kazoo: Dial) -> None:
     client = kazoo(manual)
     with manual.recording() as ops:
         client.exists("/a")
@@ -86,7 +86,7 @@ def test_times_are_of_server_clock(manual: Server, kazoo: Dial) -> None:
     assert ops[1].time - ops[0].time == 7
 
 
-def test_recording_may_exceed_limit_of_ops(server: Server, wire: Wire) -> None:
+def test_recording_may_have_more_than_1000_operations(server: Server, wire: Wire) -> None:
     with server.recording() as ops:
         for number in range(1200):
             wire.exists(f"/{number}")
@@ -157,7 +157,7 @@ def test_unexpected_requests_are_shown_as_diff(server: Server, wire: Wire) -> No
     ]
 
 
-def test_wildcard_does_not_hide_other_request(server: Server, wire: Wire) -> None:
+def test_wildcard_does_not_hide_unexpected_request(server: Server, wire: Wire) -> None:
     ops = recorded(server, wire)
 
     with pytest.raises(AssertionError) as failure:
@@ -178,7 +178,7 @@ def test_transaction_is_expected_with_its_parts(server: Server, client: KazooCli
         ops.assert_ops("multi [create /a]")
 
 
-def test_select_filters_by_operation_and_path(server: Server, wire: Wire) -> None:
+def test_select_filters_recording_by_operation_and_path(server: Server, wire: Wire) -> None:
     ops = recorded(server, wire)
 
     assert [op.path for op in ops.select("create")] == ["/a", "/locks/x"]
@@ -188,7 +188,7 @@ def test_select_filters_by_operation_and_path(server: Server, wire: Wire) -> Non
 # --- files, answers and replay ---
 
 
-def test_saved_recording_is_equal(server: Server, wire: Wire, tmp_path: Path) -> None:
+def test_saved_recording_round_trips(server: Server, wire: Wire, tmp_path: Path) -> None:
     ops = recorded(server, wire)
     ops.save(tmp_path / "ops")
 
@@ -206,15 +206,15 @@ def test_non_recording_file_is_refused_with_reason(tmp_path: Path, content: byte
 
 
 @pytest.mark.parametrize(("errors", "is_valid"), [(2, True), (3, False), (1_000_000, False)])
-def test_part_errors_are_limited_by_size_of_multi(tmp_path: Path, errors: int, is_valid: bool) -> None:
+def test_recording_with_too_many_part_errors_is_refused(tmp_path: Path, errors: int, is_valid: bool) -> None:
     entry = [False, *RecordedRequest(1, 1, 14, bytes(26), 1, 0, (0,) * errors, "", 0.0)]
-    (tmp_path / "ops").write_bytes(msgpack.packb({FORMAT: VERSION, "entries": [entry]}))
+    (tmp_path / "ops").write_bytes(msgpack.packb({FORMAT_NAME: FORMAT_VERSION, "entries": [entry]}))
 
     with nullcontext() if is_valid else pytest.raises(ValueError, match="not a zoolet recording"):
         assert len(Recording.load(tmp_path / "ops").entries[0].part_errors) == errors
 
 
-def session(server: Any, kazoo: Dial) -> list[Any]:
+def use_server(server: Any, kazoo: Dial) -> list[Any]:
     """Use a server like a program; return the answers."""
     events: list[Any] = []
     client = kazoo(server)
@@ -237,10 +237,10 @@ def session(server: Any, kazoo: Dial) -> list[Any]:
 
 def test_served_recording_answers_like_server(server: Server, kazoo: Dial) -> None:
     with server.recording() as ops:
-        expected = session(server, kazoo)
+        expected = use_server(server, kazoo)
 
     with ops.serve() as canned:
-        assert session(canned, kazoo) == expected
+        assert use_server(canned, kazoo) == expected
         assert canned.unexpected == []
 
 
@@ -253,7 +253,7 @@ def test_recording_started_late_is_usable(server: Server, wire: Wire) -> None:
         ops.assert_same(ops.replay(empty.hosts))
 
 
-def test_unrecorded_request_is_error(server: Server, kazoo: Dial) -> None:
+def test_unrecorded_request_to_served_recording_fails(server: Server, kazoo: Dial) -> None:
     with server.recording() as ops:
         kazoo(server).exists("/a")
 
@@ -271,7 +271,7 @@ def test_unrecorded_request_is_error(server: Server, kazoo: Dial) -> None:
     assert lenient.unexpected[0] == "getData /b"
 
 
-def test_unrecorded_request_is_added_as_note() -> None:
+def test_error_in_block_names_unrecorded_request_in_note() -> None:
     with Server() as server, server.recording() as ops:
         with Wire(server).welcomed() as wire:
             wire.exists("/a")
@@ -285,9 +285,9 @@ def test_unrecorded_request_is_added_as_note() -> None:
     assert failure.value.__notes__ == ["these requests were not recorded:\n  exists /b"]
 
 
-def test_recording_is_replayed_at_other_server(server: Server, kazoo: Dial) -> None:
+def test_recording_is_replayed_at_different_server(server: Server, kazoo: Dial) -> None:
     with server.recording() as ops:
-        session(server, kazoo)
+        use_server(server, kazoo)
         session_of_another = kazoo(server)
         session_of_another.create("/e", ephemeral=True)
 
@@ -322,12 +322,12 @@ def test_replay_loses_recorded_lost_reply_again(server: Server, kazoo: Dial) -> 
 
 def test_proxy_records_forwarded_requests(server: Server, kazoo: Dial) -> None:
     with server.recording() as direct, Proxy(server.hosts) as proxy, proxy.recording() as passed:
-        expected = session(proxy, kazoo)
+        expected = use_server(proxy, kazoo)
 
     direct.assert_same(passed)
     assert [op.client for op in passed] == [op.client for op in direct]
     with passed.serve() as canned:
-        assert session(canned, kazoo) == expected
+        assert use_server(canned, kazoo) == expected
 
 
 def test_proxy_without_server_refuses_client(kazoo: Dial) -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 from kazoo.client import KazooClient, KazooState
 from support.apache import free_port
-from support.kazoo_clients import next_states, states_of
+from support.kazoo_clients import collect_states, next_states
 from support.waiting import DEADLINE_S
 from support.wire import Wire
 
@@ -43,7 +43,7 @@ async def test_connections_are_refused_by_server_in_loop() -> None:
         await writer.wait_closed()
 
 
-def test_repeated_calls_are_harmless(server: Server, wires: ExitStack) -> None:
+def test_repeated_refuse_and_accept_calls_are_harmless(server: Server, wires: ExitStack) -> None:
     server.accept_connections()
     server.refuse_connections()
     server.refuse_connections()
@@ -66,7 +66,7 @@ def test_refusing_server_stops_normally(wires: ExitStack) -> None:
 def test_kazoo_client_returns_with_its_session(server: Server, kazoo: Callable[..., KazooClient]) -> None:
     client = kazoo(server)
     before = client.client_id
-    states = states_of(client)
+    states = collect_states(client)
 
     server.refuse_connections()
     server.drop(client)
@@ -85,7 +85,7 @@ async def _connect_until_refused(port: int) -> None:
             await writer.wait_closed()
 
 
-async def test_refusing_right_after_accepting_refuses_again() -> None:
+async def test_refuse_right_after_accept_connections_refuses_again() -> None:
     async with Server() as server:
         server.refuse_connections()
         server.accept_connections()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from kazoo.client import KazooClient  # an inner pytest in this process forgets its own imports at the end
+from kazoo.client import KazooClient  # imported before an inner pytest, which forgets its own imports at the end
 from support.wire import EPHEMERAL, Wire
 
 from zoolet.testing import Server
@@ -30,7 +30,7 @@ def test_is_next(zoolet):
 """
 
 
-def configured(project: pytest.Pytester, leaks: str) -> pytest.Pytester:
+def with_leaks_setting(project: pytest.Pytester, leaks: str) -> pytest.Pytester:
     """Set ``zoolet_leaks``."""
     ini = project.path / "tox.ini"
     ini.write_text(f"{ini.read_text()}\nzoolet_leaks = {leaks}\n")
@@ -140,7 +140,7 @@ def test_sessions_show_fixture_names_of_clients(project: pytest.Pytester) -> Non
     assert "0xSESSION timeout" in output  # the session of create()
 
 
-def test_empty_parts_are_reported_as_none(project: pytest.Pytester) -> None:
+def test_empty_sections_of_report_contain_none(project: pytest.Pytester) -> None:
     output = report_of(project, "def test_it(zoolet):\n    assert False")
 
     assert output.count("none") == 4
@@ -168,7 +168,7 @@ def test_failing_asyncio_test_shows_state(project: pytest.Pytester) -> None:
     assert "  /a b'1'\n" in output
 
 
-def test_passing_or_serverless_test_shows_nothing(project: pytest.Pytester) -> None:
+def test_passing_or_serverless_test_has_no_report(project: pytest.Pytester) -> None:
     project.makepyfile("def test_passes(zoolet): pass\n\ndef test_fails(): assert False")
 
     result = project.runpytest_subprocess("-rA")
@@ -194,7 +194,7 @@ def test_server_requested_in_test_is_shown(project: pytest.Pytester) -> None:
 
 
 def test_leaks_are_ignored_if_configured(project: pytest.Pytester) -> None:
-    configured(project, "off")
+    with_leaks_setting(project, "off")
     project.makepyfile(LEAVES_ALL_KINDS)
 
     project.runpytest_inprocess().assert_outcomes(passed=2, warnings=0)
@@ -203,7 +203,7 @@ def test_leaks_are_ignored_if_configured(project: pytest.Pytester) -> None:
 @pytest.mark.parametrize("leaks", ["", "warn"])
 def test_leaks_cause_warning_by_default(project: pytest.Pytester, leaks: str) -> None:
     if leaks:
-        configured(project, leaks)
+        with_leaks_setting(project, leaks)
     project.makepyfile(LEAVES_ALL_KINDS)
 
     result = project.runpytest_inprocess()
@@ -221,7 +221,7 @@ def test_leaks_cause_warning_by_default(project: pytest.Pytester, leaks: str) ->
 
 
 def test_leak_fails_causing_test_if_configured(project: pytest.Pytester) -> None:
-    configured(project, "error").makepyfile(LEAVES_ALL_KINDS)
+    with_leaks_setting(project, "error").makepyfile(LEAVES_ALL_KINDS)
 
     result = project.runpytest_inprocess()
 
@@ -229,8 +229,8 @@ def test_leak_fails_causing_test_if_configured(project: pytest.Pytester) -> None
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_leaves*", "*test_leaves has left at zoolet:"])
 
 
-def test_clean_test_has_no_leaks(project: pytest.Pytester) -> None:
-    configured(project, "error").makepyfile(
+def test_test_that_cleans_up_has_no_leaks(project: pytest.Pytester) -> None:
+    with_leaks_setting(project, "error").makepyfile(
         """
         def test_it(zoolet_kazoo):
             zk = zoolet_kazoo
@@ -244,7 +244,7 @@ def test_clean_test_has_no_leaks(project: pytest.Pytester) -> None:
 
 
 def test_client_stopped_by_fixture_is_not_a_leak(project: pytest.Pytester) -> None:
-    configured(project, "error").makepyfile(
+    with_leaks_setting(project, "error").makepyfile(
         """
         def test_it(zoolet, zoolet_kazoo_factory):
             zoolet_kazoo_factory()
@@ -257,7 +257,7 @@ def test_client_stopped_by_fixture_is_not_a_leak(project: pytest.Pytester) -> No
 
 
 def test_invalid_value_of_zoolet_leaks_is_refused(project: pytest.Pytester) -> None:
-    configured(project, "loud").makepyfile("def test_it(zoolet): pass")
+    with_leaks_setting(project, "loud").makepyfile("def test_it(zoolet): pass")
 
     result = project.runpytest_inprocess()
 
@@ -337,7 +337,7 @@ def test_report_shows_held_requests_and_paused_clients(project: pytest.Pytester)
     assert "paused clients:\n  0xSESSION\n" in output
 
 
-def test_contenders_are_sorted_around_overflow(server: Server, wire: Wire) -> None:
+def test_report_sorts_contenders_around_sequence_overflow(server: Server, wire: Wire) -> None:
     server.populate({"/lock": b""})
     for number in ("-2147483648", "2147483647", "-2147483647", "2147483646"):
         wire.create(f"/lock/a__lock__{number}", EPHEMERAL)
@@ -411,7 +411,7 @@ def test_end():
 
 
 def test_leak_is_reported_by_test_that_caused_it(project: pytest.Pytester) -> None:
-    configured(project, "error").makepyfile(LEAVES)
+    with_leaks_setting(project, "error").makepyfile(LEAVES)
 
     result = project.runpytest_subprocess()
 
@@ -424,7 +424,7 @@ def test_leak_is_reported_by_test_that_caused_it(project: pytest.Pytester) -> No
 
 
 def test_session_without_connection_is_not_a_leak(project: pytest.Pytester) -> None:
-    configured(project, "error").makepyfile(
+    with_leaks_setting(project, "error").makepyfile(
         """
         import pytest
         from zoolet.testing import zoolet_schedules, Simulation
@@ -449,7 +449,7 @@ def test_session_without_connection_is_not_a_leak(project: pytest.Pytester) -> N
 
 
 def test_leak_of_failing_test_is_not_reported(project: pytest.Pytester) -> None:
-    configured(project, "error").makepyfile(
+    with_leaks_setting(project, "error").makepyfile(
         LEAVES_ALL_KINDS.replace('client.get("/here"', 'assert not client.get("/here"')
     )
 
@@ -471,7 +471,7 @@ def test_failing_test_with_blocked_server_is_reported(project: pytest.Pytester) 
         import pytest
         import zoolet.testing.run.runner as runner
 
-        runner.CALL_TIMEOUT = 0.1
+        runner.CALL_TIMEOUT_SECONDS = 0.1
 
         @pytest.fixture
         def blocked(zoolet):
@@ -516,7 +516,7 @@ def test_unwritable_page_does_not_stop_run(project: pytest.Pytester, folder: str
         assert len(list((project.path / "out").iterdir())) == 4
 
 
-def test_page_shows_any_traceback(tmp_path: Path) -> None:
+def test_page_of_failing_test_shows_any_traceback(tmp_path: Path) -> None:
     path = write_page(str(tmp_path), "test", "\udc80 <b>", {"server": "seed 1\ntree:\n  /a"})
 
     assert "\\udc80 &lt;b&gt;" in Path(path).read_text()

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 from support.apache import free_port
-from support.embedded import everything
+from support.embedded import all_nodes
 from support.wire import EPHEMERAL, Wire
 
 from zoolet.client import Backoff, ConnectionLossError, SessionExpiredError
@@ -16,8 +16,8 @@ from zoolet.protocol.operations import OpCode
 from zoolet.testing import Server, hold
 
 
-def test_reset_leaves_nothing(server: Server, wire: Wire) -> None:
-    fresh = everything(server)
+def test_reset_removes_all_state(server: Server, wire: Wire) -> None:
+    fresh = all_nodes(server)
     server.populate({"/a": {"b": "x"}})
     wire.create("/e", EPHEMERAL)
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
@@ -26,7 +26,7 @@ def test_reset_leaves_nothing(server: Server, wire: Wire) -> None:
 
     server.reset()
 
-    assert {path: node.data for path, node in everything(server).items()} == {p: n.data for p, n in fresh.items()}
+    assert {path: node.data for path, node in all_nodes(server).items()} == {p: n.data for p, n in fresh.items()}
     assert (dict(server.sessions()), server.watches(), server.ops()) == ({}, (), ())
 
 
@@ -64,7 +64,7 @@ def test_started_server_never_reuses_port() -> None:
     assert len(set(ports)) == 50
 
 
-def test_chosen_port_stays_after_reset(wires: ExitStack) -> None:
+def test_reset_keeps_chosen_port(wires: ExitStack) -> None:
     port = free_port()
     with Server(port=port) as server:
         server.reset()

@@ -1,4 +1,4 @@
-"""``restart()``, ``stop()`` and ``start()``: the port stays, and the test chooses what else survives."""
+"""``restart()``, ``stop()`` and ``start()``: the port stays, and the test chooses which state survives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_restart_keeps_tree_and_sessions(server: Server, kazoo: Dial) -> None:
     assert client.retry(client.get, "/e")[0] == b"1"
 
 
-def test_client_restores_its_watches(server: Server, kazoo: Dial) -> None:
+def test_client_restores_its_watches_after_restart(server: Server, kazoo: Dial) -> None:
     client, other = kazoo(server), kazoo(server)
     client.create("/a")
     events: list[object] = []
@@ -60,7 +60,7 @@ def test_empty_server_reports_expired_sessions(server: Server, kazoo: Dial) -> N
         client.retry(client.get, "/a")
 
 
-def test_restart_with_nothing_kept_forgets_quotas(server: Server) -> None:
+def test_restart_without_kept_state_forgets_quotas(server: Server) -> None:
     server.populate({"/a": b""})
     server.set_quota("/a", count=1, hard=True)
     server.restart(keep=False)
@@ -85,7 +85,7 @@ def test_sessions_do_not_expire_during_downtime(manual: Server) -> None:
         assert dict(manual.sessions()) == {}
 
 
-def test_last_restart_decides_end_of_downtime(manual: Server) -> None:
+def test_second_restart_decides_end_of_downtime(manual: Server) -> None:
     manual.restart(downtime=5.0)
     manual.advance(4)
     manual.restart(downtime=5.0)
@@ -152,7 +152,7 @@ def test_read_only_server_serves_read_only_clients(server: Server, kazoo: Dial) 
     server.wait_for(lambda: client.connected and str(client.client_state) == "CONNECTED")
 
 
-def test_refusal_by_test_survives_downtime(manual: Server) -> None:
+def test_refuse_connections_survives_end_of_downtime(manual: Server) -> None:
     manual.restart(downtime=5.0)
     manual.refuse_connections()
     manual.advance(6)

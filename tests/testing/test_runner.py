@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 from support.apache import free_port
 from support.effort import effort
-from support.embedded import HELLO, descriptors, error_of, ruok, ruok_from_here, session
+from support.embedded import HELLO, descriptors, error_text, open_session, ruok, ruok_in_loop
 from support.waiting import DEADLINE_S
 
 from zoolet.testing import Cluster, Server
@@ -32,7 +32,7 @@ def in_python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_occupied_port_is_os_error() -> None:
+def test_start_at_occupied_port_raises_os_error() -> None:
     with Server() as first:
         second = Server(port=first.port)
         threads, open_before = threading.active_count(), descriptors()
@@ -45,7 +45,7 @@ def test_occupied_port_is_os_error() -> None:
         second.stop()
 
 
-async def test_occupied_port_is_os_error_in_loop() -> None:
+async def test_start_at_occupied_port_raises_os_error_in_loop() -> None:
     async with Server() as first:
         tasks, open_before = len(asyncio.all_tasks()), descriptors()
         with pytest.raises(OSError, match=str(first.port)):
@@ -54,7 +54,7 @@ async def test_occupied_port_is_os_error_in_loop() -> None:
 
         assert len(asyncio.all_tasks()) <= tasks  # a task of the first server may have ended since
         assert descriptors() <= open_before
-        assert await ruok_from_here(first.port) == b"imok"
+        assert await ruok_in_loop(first.port) == b"imok"
 
 
 def test_failed_loop_creation_is_raised_by_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,15 +82,15 @@ async def test_server_in_loop_is_not_stopped_by_stop() -> None:
     async with Server() as server:
         with pytest.raises(RuntimeError, match="async with"):
             server.stop()
-        assert await ruok_from_here(server.port) == b"imok"
+        assert await ruok_in_loop(server.port) == b"imok"
 
 
-async def test_call_to_blocked_loop_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "CALL_TIMEOUT", 0.01)
+async def test_call_of_server_in_blocked_loop_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "CALL_TIMEOUT_SECONDS", 0.01)
     errors: list[str] = []
 
     async with Server() as server:
-        caller = threading.Thread(target=lambda: errors.append(error_of(server.tree)))
+        caller = threading.Thread(target=lambda: errors.append(error_text(server.tree)))
         caller.start()
         caller.join()  # blocks the event loop
 
@@ -112,10 +112,10 @@ def test_server_starts_after_failed_attempt() -> None:
 
 def test_chosen_port_is_reusable_immediately() -> None:
     port = free_port()
-    with Server(port=port), session(port):
+    with Server(port=port), open_session(port):
         pass
     for _ in range(5):
-        with Server(port=port) as again, session(port):
+        with Server(port=port) as again, open_session(port):
             assert again.port == port
 
 
@@ -131,10 +131,10 @@ async def test_second_start_in_loop_raises_with_address() -> None:
         with pytest.raises(RuntimeError, match=re.escape(server.hosts)):
             async with server:
                 pass
-        assert await ruok_from_here(server.port) == b"imok"
+        assert await ruok_in_loop(server.port) == b"imok"
 
 
-def test_repeated_stop_is_harmless() -> None:
+def test_repeated_stop_of_server_is_harmless() -> None:
     server = Server()
     server.stop()
     with server:
@@ -143,7 +143,7 @@ def test_repeated_stop_is_harmless() -> None:
 
 
 def test_clients_are_disconnected_by_a_stop() -> None:
-    with Server() as server, session(server.port) as link:
+    with Server() as server, open_session(server.port) as link:
         server.stop()
         assert link.recv(1) == b""
 
@@ -163,7 +163,7 @@ async def test_stop_in_loop_leaves_no_task() -> None:
 
 
 @pytest.mark.slow
-def test_many_servers_in_threads_leave_nothing() -> None:
+def test_many_servers_in_threads_leak_no_resources() -> None:
     with Server() as server:
         ruok(server.port)
     gc.collect()
@@ -172,14 +172,14 @@ def test_many_servers_in_threads_leave_nothing() -> None:
     for cycle in range(CYCLES):
         with Server() as server:
             if cycle % 10 == 0:
-                with session(server.port):
+                with open_session(server.port):
                     server.stop()
 
     assert (descriptors(), threading.active_count()) == before
 
 
 @pytest.mark.slow
-async def test_many_servers_in_one_loop_leave_nothing() -> None:
+async def test_many_servers_in_one_loop_leak_no_resources() -> None:
     async with Server():
         pass
     gc.collect()
@@ -188,7 +188,7 @@ async def test_many_servers_in_one_loop_leave_nothing() -> None:
     for cycle in range(CYCLES):
         async with Server() as server:
             if cycle % 10 == 0:
-                assert await ruok_from_here(server.port) == b"imok"
+                assert await ruok_in_loop(server.port) == b"imok"
 
     assert (descriptors(), threading.active_count(), len(asyncio.all_tasks())) == before
 
@@ -200,7 +200,7 @@ def test_stopped_server_is_freed() -> None:
 
     before = servers()
     for _ in range(5):
-        with Server() as server, session(server.port):
+        with Server() as server, open_session(server.port):
             pass
     del server
 
@@ -209,7 +209,7 @@ def test_stopped_server_is_freed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blocking", "asyncio", "never stopped"])
-def test_strict_interpreter_reports_nothing(kind: str) -> None:
+def test_strict_interpreter_gives_no_warning(kind: str) -> None:
     code = {
         "blocking": """
             import socket
@@ -243,7 +243,7 @@ def test_strict_interpreter_reports_nothing(kind: str) -> None:
 
 async def test_cancelled_start_leaves_no_socket() -> None:
     port = free_port()
-    for steps in range(100):  # until the start is quicker than its cancellation
+    for steps in range(100):  # cancel one step later each time, until the start completes before the cancel
         starting = asyncio.create_task(Server(port=port).__aenter__())
         for _ in range(steps):
             await asyncio.sleep(0)

@@ -23,7 +23,7 @@ async def increment(zk: Any) -> None:
     await zk.set("/number", str(int(data) + 1).encode())
 
 
-async def lost_update(server: Server, connect: Any) -> None:
+async def increment_twice(server: Server, connect: Any) -> None:
     """Increment a number with two clients, the second a little later; correct only without delays."""
     server.populate({"/number": b"0"})
     first, second = await connect(), await connect()
@@ -58,7 +58,7 @@ def test_each_run_has_a_server_in_virtual_time() -> None:
 
 def test_hundred_schedules_find_lost_update() -> None:
     with pytest.raises(AssertionError) as failure:
-        zoolet_schedules(100)(lost_update)()
+        zoolet_schedules(100)(increment_twice)()
 
     [story] = failure.value.__notes__
     first, *lines = story.splitlines()
@@ -69,7 +69,7 @@ def test_hundred_schedules_find_lost_update() -> None:
     assert sum("setData /number b'1' -> ok" in line for line in lines) == 2
     seed = int(first.split()[1])
     with pytest.raises(AssertionError) as again:
-        zoolet_schedules(1, seed=seed)(lost_update)()
+        zoolet_schedules(1, seed=seed)(increment_twice)()
     assert again.value.__notes__[0].splitlines()[1:] == lines
 
 
@@ -89,7 +89,7 @@ def test_correct_code_passes_every_schedule() -> None:
     check()
 
 
-def test_replies_and_requests_are_lost_on_request() -> None:
+def test_schedules_lose_replies_and_requests_if_configured() -> None:
     outcomes: list[str] = []
 
     @zoolet_schedules(30, lose_replies=0.2, drop_requests=0.2)
@@ -145,7 +145,7 @@ def test_each_kind_of_failure_happens_and_is_reported(kind: str, line: str) -> N
     assert f"{kind}=0.05):" in story
 
 
-def test_attempt_is_cancelled_at_any_step() -> None:
+def test_chaos_attempt_is_cancelled_at_any_step() -> None:
     reached: set[int] = set()
 
     @zoolet_schedules(100, cancel_attempts=0.5)
@@ -167,7 +167,7 @@ def test_attempt_is_cancelled_at_any_step() -> None:
     assert {1, 2, 3} <= reached
 
 
-async def test_attempt_is_cancelled_with_its_awaiter() -> None:
+async def test_chaos_attempt_is_cancelled_with_its_awaiter() -> None:
     ended: list[str] = []
 
     async def forever() -> None:
@@ -230,7 +230,7 @@ def test_decorator_keeps_fixtures_marks_and_names(pytester: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(["*schedule 0 fails, of the 2 from 0; 0 of 0 deviations matter*"])
 
 
-def test_pytest_failure_has_story() -> None:
+def test_pytest_fail_exception_has_note_with_story() -> None:
     @zoolet_schedules(5, lose_replies=0.01)
     async def check(connect: Any) -> None:
         zk = await connect()
@@ -242,7 +242,7 @@ def test_pytest_failure_has_story() -> None:
     assert "@zoolet_schedules(1, seed=0, lose_replies=0.01):" in failure.value.__notes__[0]
 
 
-def test_skipped_test_stays_skipped() -> None:
+def test_test_skipped_in_schedule_is_reported_as_skipped() -> None:
     @zoolet_schedules(5)
     async def check() -> None:
         pytest.skip("not here")
@@ -264,7 +264,7 @@ def test_synchronous_function_is_refused() -> None:
         zoolet_schedules(1)(lambda: None)  # type: ignore[arg-type, return-value]
 
 
-def test_run_above_time_limit_raises() -> None:
+def test_schedule_run_above_time_limit_raises() -> None:
     @zoolet_schedules(1, limit=10.0)
     async def check() -> None:
         await asyncio.sleep(11)
@@ -273,7 +273,7 @@ def test_run_above_time_limit_raises() -> None:
         check()
 
 
-def test_reduction_keeps_error_of_failure() -> None:
+def test_reduction_of_schedule_keeps_original_error() -> None:
     runs = 0
 
     @zoolet_schedules(1, seed=3, lose_replies=1.0)
@@ -292,7 +292,7 @@ def test_reduction_keeps_error_of_failure() -> None:
     assert runs > 2
 
 
-def test_failure_shows_only_frames_of_test(project: pytest.Pytester) -> None:
+def test_traceback_of_failure_shows_only_frames_of_test(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         from zoolet.testing import zoolet_schedules
@@ -321,14 +321,14 @@ def test_failure_shows_only_frames_of_test(project: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize("needed", [set(), {0}, {7}, {0, 19}, {3, 4, 5}, set(range(20))])
-def test_reduction_keeps_necessary_deviations(needed: set[int]) -> None:
+def test_reduction_keeps_only_necessary_deviations(needed: set[int]) -> None:
     def still_fails(kept: Collection[Hashable]) -> bool:
         return needed <= set(kept)
 
     assert set(reduce(list(range(20)), still_fails)) == needed
 
 
-def test_decision_is_independent_of_others() -> None:
+def test_schedule_decision_is_independent_of_other_decisions() -> None:
     whole = Schedule(5, {"lost": 0.5}, None, lambda: 0.0)
     for _ in range(30):
         whole.latency(1, True)
@@ -386,7 +386,7 @@ def test_invalid_cluster_arguments_are_refused(options: dict[str, Any], message:
         zoolet_schedules(1, **options)
 
 
-def test_name_of_cluster_parameter_is_checked() -> None:
+def test_server_parameter_with_members_option_raises() -> None:
     async def of_a_server(server: Server) -> None: ...
 
     with pytest.raises(TypeError, match="has the parameter server; with members=, use cluster"):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from support.embedded import CALLS, ask, ruok, ruok_from_here, session, visit
+from support.embedded import CALLS, ask, create_node_with_kazoo, open_session, ruok, ruok_in_loop
 from support.logins import USERS
 from support.waiting import DEADLINE_S
 from support.wire import Wire
@@ -27,14 +27,14 @@ from zoolet.server.core.state import MAX_ZXID
 from zoolet.testing import Cluster, Server
 from zoolet.testing import error as fail
 
-# --- from all kinds of code ---
+# --- kinds of code that use a server ---
 
 
 def test_blocking_code_gets_accepting_server() -> None:
     with Server() as server:
         assert server.hosts == f"127.0.0.1:{server.port}"
         assert ruok(server.port) == b"imok"
-        assert visit(server.hosts) == "/made-0000000000"
+        assert create_node_with_kazoo(server.hosts) == "/made-0000000000"
         assert set(server.tree()) == {"/made-0000000000"}
 
 
@@ -43,15 +43,15 @@ async def test_asyncio_code_gets_server_in_its_loop() -> None:
 
     async with Server() as server:
         assert threading.active_count() == threads
-        assert await ruok_from_here(server.port) == b"imok"
-        assert await asyncio.to_thread(visit, server.hosts) == "/made-0000000000"
+        assert await ruok_in_loop(server.port) == b"imok"
+        assert await asyncio.to_thread(create_node_with_kazoo, server.hosts) == "/made-0000000000"
         assert set(server.tree()) == {"/made-0000000000"}
 
 
 def test_server_runs_on_uvloop() -> None:
     async def main() -> bytes:
         async with Server() as server:
-            return await ruok_from_here(server.port)
+            return await ruok_in_loop(server.port)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(main()) == b"imok"
@@ -60,11 +60,11 @@ def test_server_runs_on_uvloop() -> None:
 async def test_asyncio_code_may_use_server_in_thread() -> None:
     with Server() as server:
         server.populate({"/a": "x"})
-        assert await ruok_from_here(server.port) == b"imok"
+        assert await ruok_in_loop(server.port) == b"imok"
         assert server.wait_for(lambda: "/a" in server.tree()) is True
 
 
-async def test_other_threads_may_use_a_server_of_a_loop() -> None:
+async def test_threads_may_use_server_of_a_loop() -> None:
     async with Server() as server:
         await asyncio.to_thread(server.populate, {"/a": "x"})
         assert set(await asyncio.to_thread(server.tree)) == {"/a"}
@@ -104,7 +104,7 @@ def test_two_servers_are_independent() -> None:
     with Server() as one, Server() as two:
         one.populate({"/one": "1"})
         two.populate({"/two": "2"})
-        with session(one.port):
+        with open_session(one.port):
             assert (len(one.sessions()), len(two.sessions())) == (1, 0)
         assert (set(one.tree()), set(two.tree())) == ({"/one"}, {"/two"})
         assert one.port != two.port
@@ -116,7 +116,7 @@ async def test_two_servers_share_a_loop() -> None:
     async with Server() as one, Server() as two:
         one.populate({"/one": "1"})
         assert (set(one.tree()), set(two.tree())) == ({"/one"}, set())
-        assert await ruok_from_here(one.port) == await ruok_from_here(two.port) == b"imok"
+        assert await ruok_in_loop(one.port) == await ruok_in_loop(two.port) == b"imok"
 
 
 def test_error_in_block_propagates_and_server_stops() -> None:
@@ -148,13 +148,13 @@ def test_server_restarts_with_fresh_state() -> None:
 
 
 def test_read_only_server_disconnects_clients() -> None:
-    with Server() as server, session(server.port) as link:
+    with Server() as server, open_session(server.port) as link:
         server.set_read_only(True)
         assert link.recv(1) == b""
         assert ask(server.port, b"isro") == b"ro"
         server.set_read_only(False)
         assert ask(server.port, b"isro") == b"rw"
-        assert visit(server.hosts) == "/made-0000000000"
+        assert create_node_with_kazoo(server.hosts) == "/made-0000000000"
 
 
 def test_server_is_running_from_start_to_stop() -> None:
@@ -204,13 +204,13 @@ def test_only_server_with_admin_has_admin_url() -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_unstarted_server_raises(name: str) -> None:
+def test_call_of_unstarted_server_raises(name: str) -> None:
     with pytest.raises(RuntimeError, match="not started"):
         CALLS[name](Server(clock="manual"))
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_stopped_server_raises(name: str) -> None:
+def test_call_of_stopped_server_raises(name: str) -> None:
     server = Server(clock="manual")
     with server:
         pass
@@ -270,14 +270,14 @@ async def test_stopped_server_of_loop_raises_immediately() -> None:
         ({"initial_zxid": "x"}, "initial_zxid"),
     ],
 )
-def test_invalid_arguments_are_named(arguments: dict[str, Any], named: str) -> None:
+def test_error_names_invalid_arguments(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         Server(**arguments)
 
 
 @pytest.mark.parametrize("name", ["tls", "admin"])
 @pytest.mark.parametrize("make", [Server, Cluster])
-def test_flag_must_be_a_bool(make: type[Server], name: str) -> None:
+def test_tls_and_admin_flags_must_be_bools(make: type[Server], name: str) -> None:
     with pytest.raises(TypeError, match=f"{name} must be True or False, not 'x'"):
         make(**{name: "x"})  # type: ignore[arg-type]
 
@@ -292,18 +292,18 @@ def test_error_names_missing_config_file(tmp_path: Path) -> None:
         Server(config=tmp_path / "missing.cfg")
 
 
-def test_zoo_cfg_is_read(tmp_path: Path) -> None:
+def test_server_reads_zoo_cfg(tmp_path: Path) -> None:
     path = tmp_path / "zoo.cfg"
     path.write_text("tickTime=100\nminSessionTimeout=5000\nmaxSessionTimeout=6000\n")
 
-    with Server(config=path) as server, session(server.port):
+    with Server(config=path) as server, open_session(server.port):
         (found,) = server.sessions().values()
 
     assert found.timeout == 6.0
 
 
-def test_config_may_be_a_dict() -> None:
-    with Server(config={"maxSessionTimeout": 7000}) as server, session(server.port):
+def test_config_of_server_may_be_a_dict() -> None:
+    with Server(config={"maxSessionTimeout": 7000}) as server, open_session(server.port):
         (found,) = server.sessions().values()
 
     assert found.timeout == 7.0
@@ -315,7 +315,7 @@ def test_emulated_release_is_selectable(compat: str | None, release: str) -> Non
         assert release in ask(server.port, b"srvr").decode()
 
 
-def test_zxids_grow_when_a_server_is_started_again() -> None:
+def test_zxids_grow_when_server_restarts() -> None:
     server, last = Server(), 0
     for _ in range(20):  # some of these starts are in the same millisecond
         with server:
@@ -347,7 +347,7 @@ async def test_blocked_loop_is_logged_with_advice(caplog: pytest.LogCaptureFixtu
     assert "the server's event loop was blocked for 1.5 s; is a blocking client running in it?" in caplog.text
 
 
-def test_client_of_other_loop_is_refused() -> None:
+def test_client_of_different_loop_is_refused() -> None:
     with Server() as server, asyncio.Runner() as first:
 
         async def connect() -> Client:
@@ -367,7 +367,7 @@ def test_client_of_other_loop_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("password", "error"), [(USERS["bob"], 0), ("wrong", -115)])
-def test_users_log_in_with_sasl(password: str, error: int) -> None:
+def test_sasl_users_of_server_log_in(password: str, error: int) -> None:
     with Server(sasl_users=USERS) as server, Wire(server).welcomed() as wire:
         wire.send(OpCode.SASL, r.GetSASLRequest(b""))
         challenge = r.SetSASLResponse.decode(wire.payload()[16:]).token

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final, get_args
 
 import pytest
-from support.type_checker import checked
+from support.type_checker import check_program
 
-from zoolet.protocol.operations import OPERATIONS, codes_named
+from zoolet.protocol.operations import OPERATIONS, codes_by_name
 from zoolet.server.core.compat import BY_NAME
 from zoolet.testing import Server, zoolet_fixture
 from zoolet.testing.server import ServerOptions
@@ -55,21 +55,21 @@ def bad(server: Server, factory: ServerFactory) -> None:
 """
 
 
-def snake(name: str) -> str:
+def to_snake_case(name: str) -> str:
     """Convert a name to Python's style."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
-def test_operation_names_equal_table() -> None:
-    names = {name for row in OPERATIONS.values() for name in (row.name, *row.aliases) if codes_named(name)}
+def test_operation_names_in_type_equal_those_of_table() -> None:
+    names = {name for row in OPERATIONS.values() for name in (row.name, *row.aliases) if codes_by_name(name)}
 
     listed = [*get_args(OpName)]
-    assert set(listed) == {form for name in names for form in (name, snake(name))}
+    assert set(listed) == {form for name in names for form in (name, to_snake_case(name))}
     assert len(listed) == len(set(listed))
-    assert all(map(codes_named, listed))
+    assert all(map(codes_by_name, listed))
 
 
-def test_other_names_equal_those_of_server() -> None:
+def test_release_and_clock_names_match_server() -> None:
     assert set(get_args(CompatName)) == set(BY_NAME)
     assert get_args(ClockName) == ("real", "manual")
 
@@ -87,8 +87,8 @@ def test_unknown_argument_of_fixture_raises() -> None:
 
 
 @pytest.mark.slow
-def test_only_mistakes_are_type_errors(tmp_path: Path) -> None:
-    messages = "\n".join(checked(tmp_path, PROGRAM))
+def test_type_checker_reports_only_mistakes(tmp_path: Path) -> None:
+    messages = "\n".join(check_program(tmp_path, PROGRAM))
 
     bad = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# bad")}
     assert {int(number) for number in re.findall(r"^(\d+): error", messages, re.MULTILINE)} == bad, messages

@@ -25,7 +25,7 @@ def run(*classes: type[unittest.TestCase]) -> unittest.TestResult:
 
 
 def passed(result: unittest.TestResult) -> int:
-    """Return the number of tests; all of them must have passed."""
+    """Check that all tests passed, and return their number."""
     assert [trace for _, trace in result.failures + result.errors] == []
     return result.testsRun
 
@@ -59,7 +59,7 @@ def test_tests_of_class_share_server_with_fresh_state() -> None:
 
     assert passed(run(Some)) == 2
     assert [tree for _, tree in seen] == [{}, {}]
-    assert seen[0][0] != seen[1][0]  # prevents a client of the first test from reaching the second
+    assert seen[0][0] != seen[1][0]  # a new port keeps clients of the first test away from the second test
 
 
 def test_set_up_without_base_call_has_fresh_state() -> None:
@@ -94,7 +94,7 @@ def test_server_stops_after_class_cleanup() -> None:
         _ = Some.zoolet.hosts
 
 
-def test_options_apply_to_server() -> None:
+def test_zoolet_options_of_test_case_apply_to_server() -> None:
     class Timed(ZooletTestCase):
         zoolet_options = {"clock": "manual", "seed": 7}
 
@@ -117,7 +117,7 @@ def test_two_classes_have_two_servers() -> None:
     assert One.zoolet is not Two.zoolet
 
 
-def test_case_is_mixin_for_asyncio_test_cases() -> None:
+def test_test_case_is_mixin_for_asyncio_test_cases() -> None:
     class Async(ZooletTestCase, unittest.IsolatedAsyncioTestCase):
         async def test_something(self) -> None:
             self.zoolet.populate({"/a": b"1"})
@@ -138,7 +138,7 @@ def test_server_failing_to_start_is_reported_as_error() -> None:
     assert (len(result.errors), result.testsRun) == (1, 0)
 
 
-# --- written for kazoo.testing ---
+# --- test classes written for kazoo.testing ---
 
 
 def test_documented_example_of_kazoo_runs() -> None:
@@ -171,7 +171,7 @@ def test_documented_example_of_kazoo_runs() -> None:
     assert passed(run(example)) == 2
 
 
-def test_case_starts_and_stops_its_client() -> None:
+def test_test_case_starts_and_stops_its_client() -> None:
     case = ported(
         """
         from kazoo.testing import KazooTestCase
@@ -327,7 +327,7 @@ def test_other_clients_stop_despite_error_of_one() -> None:
     assert (connected, passed(result)) == ([False, False], 1)
 
 
-def test_case_works_with_warnings_as_errors() -> None:
+def test_test_case_works_with_warnings_as_errors() -> None:
     case = ported(
         """
         from kazoo.testing import KazooTestCase

@@ -22,7 +22,7 @@ def run(case: type[unittest.TestCase]) -> unittest.TestResult:
 
 
 class _RemoteList(Sized):
-    """A list of a result in a process of its own, as with ``--parallel`` in Django: it keeps nothing."""
+    """A result's list in a separate process, as with Django's ``--parallel``: appended entries are lost here."""
 
     def __len__(self) -> int:
         return 0
@@ -121,7 +121,7 @@ class _FrozenError(Exception):
     reason: str = "on purpose"
 
 
-def test_errors_that_are_frozen_or_reused_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frozen_or_reused_errors_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "test", None)
     reused = ValueError("reused")
 
@@ -141,7 +141,7 @@ def test_errors_that_are_frozen_or_reused_are_reported(monkeypatch: pytest.Monke
     assert [text.count("<zoolet Server") for _, text in errors] == [0, 1, 1]
 
 
-def test_methods_of_result_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_of_test_result_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "test", None)
     result = unittest.TestResult()
     added: list[Any] = []

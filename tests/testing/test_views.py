@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from support.calls import connected
+from support.calls import connect_peer
 from support.engine import make_engine
 from support.wire import EPHEMERAL, Wire
 
@@ -80,14 +80,14 @@ def test_sessions_show_ephemerals_watches_and_client(server: Server, wires: Exit
 
 def test_ipv6_address_of_session_has_brackets() -> None:
     engine = make_engine()
-    peer = connected(engine, host="::1")
+    peer = connect_peer(engine, host="::1")
 
     (shown,) = sessions(engine).values()
 
     assert shown.client == f"[::1]:{peer.client.port}"
 
 
-def test_watches_show_their_kinds(server: Server, wire: Wire) -> None:
+def test_watch_views_show_kinds_of_watches(server: Server, wire: Wire) -> None:
     server.populate({"/a": ""})
     wire.ask(OpCode.GET_DATA, r.GetDataRequest("/a", True))
     wire.ask(OpCode.GET_CHILDREN, r.GetChildrenRequest("/a", True))
@@ -158,13 +158,13 @@ def test_invalid_number_of_ops_raises_value_error(server: Server, name: str, wro
         server.ops(**{name: wrong})
 
 
-def test_zxid_returns_last_transaction(server: Server, wire: Wire) -> None:
+def test_zxid_call_returns_zxid_of_last_transaction(server: Server, wire: Wire) -> None:
     wire.create("/a")
 
     assert server.zxid() == server.tree()["/a"].czxid
 
 
-def test_ops_zero_returns_nothing(server: Server, wire: Wire) -> None:
+def test_ops_with_number_zero_returns_no_operations(server: Server, wire: Wire) -> None:
     wire.create("/a")
 
     assert server.ops(0) == ()

@@ -1,4 +1,4 @@
-"""``Server.wait_for``: in threads and in event loops, in time and too late."""
+"""``Server.wait_for`` and similar methods, in threads and in event loops, with and without timeouts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_wait_for_returns_result_of_predicate(server: Server) -> None:
     assert server.wait_for(lambda one: one.tree().get("/a")).data == b"x"
 
 
-def test_predicate_must_be_function(server: Server) -> None:
+def test_predicate_of_wait_for_must_be_function(server: Server) -> None:
     with pytest.raises(TypeError, match="predicate must be a function, not 5"):
         server.wait_for(5)  # type: ignore[arg-type]
 
@@ -74,7 +74,7 @@ def test_error_of_predicate_propagates(server: Server) -> None:
         server.wait_for(lambda: 1 / 0)
 
 
-async def test_until_leaves_its_loop_free() -> None:
+async def test_until_does_not_block_its_loop() -> None:
     async with Server() as server:
         turns = 0
 
@@ -96,7 +96,7 @@ async def test_wait_for_in_server_loop_names_until() -> None:
             server.wait_for(lambda: False)
 
 
-async def test_until_is_cancellable() -> None:
+async def test_waiting_with_until_is_cancellable() -> None:
     async with Server() as server:
         waiting = asyncio.ensure_future(server.until(lambda: False))
         await asyncio.sleep(0)
@@ -105,10 +105,10 @@ async def test_until_is_cancellable() -> None:
             await waiting
 
 
-# --- named waits ---
+# --- waits for named conditions ---
 
 
-def message_of(wait: Callable[[], object]) -> str:
+def timeout_message(wait: Callable[[], object]) -> str:
     """Return the first line of the error of a wait that times out."""
     with pytest.raises(TimeoutError) as failure:
         wait()
@@ -117,7 +117,7 @@ def message_of(wait: Callable[[], object]) -> str:
     return first
 
 
-def test_node_is_waited_for_with_its_data(server: Server, wire: Wire) -> None:
+def test_wait_for_node_waits_for_node_and_its_data(server: Server, wire: Wire) -> None:
     later = threading.Timer(0.05, lambda: server.populate({"/a": b"2"}))
     server.populate({"/a": b"1"})
     later.start()
@@ -131,21 +131,21 @@ def test_timeout_message_names_missing_condition(server: Server, wire: Wire) -> 
     server.populate({"/a": b"1"})
     port = wire.link.getsockname()[1]
 
-    assert message_of(lambda: server.wait_for_node("/b", timeout=0.01)) == (
+    assert timeout_message(lambda: server.wait_for_node("/b", timeout=0.01)) == (
         "after 0.01 s: /b did not appear; the last operations were:"
     )
-    assert message_of(lambda: server.wait_for_node("/a", b"2", timeout=0.01)).startswith(
+    assert timeout_message(lambda: server.wait_for_node("/a", b"2", timeout=0.01)).startswith(
         "after 0.01 s: /a: expected the data b'2', found b'1'; the"
     )
-    assert message_of(lambda: server.wait_for_sessions(3, timeout=0.01)).startswith(
+    assert timeout_message(lambda: server.wait_for_sessions(3, timeout=0.01)).startswith(
         f"after 0.01 s: expected 3 sessions, found 1 (0x{wire.id:x} from 127.0.0.1:{port});"
     )
-    assert message_of(lambda: server.wait_for_contenders("/a", 1, timeout=0.01)).startswith(
+    assert timeout_message(lambda: server.wait_for_contenders("/a", 1, timeout=0.01)).startswith(
         "after 0.01 s: expected 1 contender for /a, found 0 (none);"
     )
 
 
-def test_sessions_are_counted_exactly(server: Server, wires: ExitStack) -> None:
+def test_wait_for_sessions_waits_for_exact_number(server: Server, wires: ExitStack) -> None:
     server.wait_for_sessions(0)
     wires.enter_context(Wire(server)).welcomed()
     server.wait_for_sessions(1)
@@ -183,7 +183,7 @@ def test_contenders_of_a_semaphore_are_its_holders(server: Server, kazoo: Callab
     server.wait_for_contenders("/leases", 2)
 
 
-def test_idle_means_no_request_running_or_held(server: Server, wire: Wire) -> None:
+def test_wait_for_idle_waits_for_running_and_held_requests(server: Server, wire: Wire) -> None:
     server.wait_for_idle()
     with server.fault(hold(), "exists") as fault:
         wire.send(OpCode.EXISTS, r.ExistsRequest("/a", False))
@@ -195,7 +195,7 @@ def test_idle_means_no_request_running_or_held(server: Server, wire: Wire) -> No
     assert wire.reply() == NO_NODE
 
 
-async def test_until_methods_leave_loop_free() -> None:
+async def test_until_methods_do_not_block_loop() -> None:
     async with Server() as server, Client(server.hosts) as zk:
         node = asyncio.create_task(server.until_node("/a", b"1"))
         contenders = asyncio.create_task(server.until_contenders("/lock", 1))
@@ -208,7 +208,7 @@ async def test_until_methods_leave_loop_free() -> None:
         await server.until_idle()
 
 
-async def test_until_works_for_server_in_thread(server: Server) -> None:
+async def test_until_methods_work_for_server_in_thread(server: Server) -> None:
     asyncio.get_running_loop().call_later(0.02, server.populate, {"/a": b""})
 
     assert (await server.until_node("/a")).path == "/a"
@@ -244,7 +244,7 @@ def test_curator_contenders_count_but_not_nodes_below(server: Server, wire: Wire
     server.wait_for_contenders("/lock", 2)
 
 
-def test_idle_lasts_at_least_50_ms(server: Server, wire: Wire) -> None:
+def test_wait_for_idle_waits_for_50_ms_without_requests(server: Server, wire: Wire) -> None:
     began = time.monotonic()
     wire.exists("/a")
     server.wait_for_idle()
@@ -292,7 +292,7 @@ def test_client_is_not_back_while_replies_are_paused(server: Server, wire: Wire)
 
 
 @pytest.mark.parametrize("who", ["all", None, "zk"])
-def test_wait_for_client_refuses_other_arguments(server: Server, who: Any) -> None:
+def test_wait_for_client_refuses_invalid_arguments(server: Server, who: Any) -> None:
     with pytest.raises(ValueError, match=r"^who must be a KazooClient, a zoolet Client"):
         server.wait_for_client(who)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from support.shells import TREE, ShellAtHand, shell_on
+from support.shells import TREE, ShellDriver, open_shell
 
 from zoolet.testing import Server
 
 
 @pytest.fixture
-async def shell(server: Server) -> AsyncIterator[ShellAtHand]:
+async def shell(server: Server) -> AsyncIterator[ShellDriver]:
     """A shell on a server with a few nodes."""
     server.populate(TREE)
-    async with shell_on(server.hosts) as shell:
+    async with open_shell(server.hosts) as shell:
         yield shell

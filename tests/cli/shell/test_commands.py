@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.effort import effort
-from support.shells import TREE, ShellAtHand, shell_on
+from support.shells import TREE, ShellDriver, open_shell
 from support.waiting import PROMPT_S, until
 
 from zoolet.cli.shell.command import sorted_commands
@@ -23,7 +23,7 @@ from zoolet.testing import Server
 # --- the shell itself ---
 
 
-async def test_paths_are_relative_after_cd(shell: ShellAtHand) -> None:
+async def test_paths_are_relative_after_cd(shell: ShellDriver) -> None:
     assert (await shell("get a")).err == "Path must start with / character\n"
     assert (await shell("pwd")).out == "/\n"
     assert (await shell("cd /app")).code == 0
@@ -40,7 +40,7 @@ async def test_paths_are_relative_after_cd(shell: ShellAtHand) -> None:
     assert (await shell("ls app")).out == "[a, c]\n"
 
 
-async def test_close_and_connect(shell: ShellAtHand, server: Server) -> None:
+async def test_connect_command_works_after_close_command(shell: ShellDriver, server: Server) -> None:
     await shell("close")
     assert await shell("get /app") == ("", "Not connected\n", 1)
     assert (await shell("printwatches")).out.endswith("printwatches is on\nNot connected\n")
@@ -50,13 +50,13 @@ async def test_close_and_connect(shell: ShellAtHand, server: Server) -> None:
     assert await shell("connect host:99999") == ("", message, 1)
 
 
-async def test_quit_and_exit_close_shell(shell: ShellAtHand) -> None:
+async def test_exit_command_ends_shell(shell: ShellDriver) -> None:
     assert not shell.shell.ended
     await shell("exit")
     assert shell.shell.ended
 
 
-async def test_history_and_redo(shell: ShellAtHand) -> None:
+async def test_redo_repeats_command_of_history(shell: ShellDriver) -> None:
     await shell("get /app")
     assert (await shell("history")).out == "0 - get /app\n1 - history\n"
     assert (await shell("redo 0")).out == "root\n"
@@ -65,7 +65,7 @@ async def test_history_and_redo(shell: ShellAtHand) -> None:
     assert (await shell("redo x")).err == "Command index out of range\n"
 
 
-async def test_version_and_help(shell: ShellAtHand) -> None:
+async def test_version_and_help_commands_print_text(shell: ShellDriver) -> None:
     from zoolet import __version__
 
     assert (await shell("version")).out == f"ZooKeeper CLI version: zoolet {__version__}\n"
@@ -109,13 +109,15 @@ async def test_version_and_help(shell: ShellAtHand) -> None:
         ("setAcl /app digest:\udcff:x:r", "not UTF-8: '\\udcff:x'\n"),
     ],
 )
-async def test_invalid_input_is_reported(shell: ShellAtHand, server: Server, line: str, message: str) -> None:
+async def test_invalid_command_line_is_reported_without_any_change(
+    shell: ShellDriver, server: Server, line: str, message: str
+) -> None:
     before = server.zxid()
     assert await shell(line) == ("", message, 1)
     assert server.zxid() == before
 
 
-async def test_forms_of_release_3_4_work(shell: ShellAtHand) -> None:
+async def test_shell_accepts_command_forms_of_zookeeper_3_4(shell: ShellDriver) -> None:
     assert (await shell("set /app x 0")).code == 0
     assert (await shell("set /app x 0")).err == "version No is not valid : /app\n"
     assert (await shell("ls2 /app")).out.startswith("[a, c]\ncZxid = 0x")
@@ -127,7 +129,7 @@ async def test_forms_of_release_3_4_work(shell: ShellAtHand) -> None:
 # --- subtrees ---
 
 
-async def test_tree(shell: ShellAtHand) -> None:
+async def test_tree_command_prints_nodes_with_levels_and_data(shell: ShellDriver) -> None:
     assert (await shell("tree /app")).out == "/app\n├── a\n│   └── b\n└── c\n\n4 nodes\n"
     assert (await shell("tree -L 1 /app")).out == "/app\n├── a\n└── c\n\n3 nodes\n"
     assert (await shell("tree -d /app")).out.splitlines()[:4] == [
@@ -138,7 +140,7 @@ async def test_tree(shell: ShellAtHand) -> None:
     ]
 
 
-async def test_find(shell: ShellAtHand, server: Server) -> None:
+async def test_find_command_lists_nodes_that_match_its_tests(shell: ShellDriver, server: Server) -> None:
     await shell("create -e /app/mine x")
     owner = f"{shell.shell.client.session_id & 0xFFFFFFFFFFFFFFFF:#x}"
     assert (await shell("find /app")).out == "/app\n/app/a\n/app/c\n/app/mine\n/app/a/b\n"
@@ -152,14 +154,14 @@ async def test_find(shell: ShellAtHand, server: Server) -> None:
     assert (await shell("find /app -changed -1000")).out == ""
 
 
-async def test_grep(shell: ShellAtHand) -> None:
+async def test_grep_command_prints_matching_lines_of_data(shell: ShellDriver) -> None:
     assert (await shell("grep o.e /app")).out == "/app/a: one\n"
     assert (await shell("grep -i LINES /app")).out == "/app/a/b: lines\n"
     assert (await shell("grep -l . /app")).out == "/app\n/app/a\n/app/c\n/app/a/b\n"
     assert await shell("grep -F o.e /app") == ("", "no data below /app matches o.e\n", 1)
 
 
-async def test_du(shell: ShellAtHand) -> None:
+async def test_du_command_prints_bytes_and_nodes_per_subtree(shell: ShellDriver) -> None:
     rows = [line.split() for line in (await shell("du /app")).out.splitlines()]
     assert rows == [
         ["18", "bytes", "4", "nodes", "/app"],
@@ -169,7 +171,7 @@ async def test_du(shell: ShellAtHand) -> None:
     assert (await shell("du -L 0 /app")).out.count("\n") == 1
 
 
-async def test_cp(shell: ShellAtHand, server: Server) -> None:
+async def test_cp_command_copies_subtree_and_reports_counts(shell: ShellDriver, server: Server) -> None:
     await shell("setAcl /app/c world:anyone:r")
     assert (await shell("cp -n /app /copy")).out == "would be 4 created, 0 changed, 0 unchanged\n"
     assert "/copy" not in server.tree()
@@ -180,28 +182,28 @@ async def test_cp(shell: ShellAtHand, server: Server) -> None:
     assert (await shell("cp /app /copy")).out == "0 created, 1 changed, 3 unchanged\n"
 
 
-async def test_cp_below_a_chroot(server: Server) -> None:
+async def test_cp_works_below_chroot(server: Server) -> None:
     server.populate(TREE)
-    async with shell_on(f"{server.hosts}/app") as shell:
+    async with open_shell(f"{server.hosts}/app") as shell:
         assert (await shell("cp /a /copy")).out == "2 created, 0 changed, 0 unchanged\n"
     assert server.tree()["/app/copy/b"].data == b"two\nlines"
 
 
-async def test_deleteall_of_many_nodes_in_batches(shell: ShellAtHand, server: Server) -> None:
+async def test_deleteall_of_many_nodes_uses_batches(shell: ShellDriver, server: Server) -> None:
     server.populate({f"/many/n{number:04}/below": b"" for number in range(1500)})
     assert (await shell("deleteall -b 700 /many")).code == 0
     assert "/many" not in server.tree()
 
 
-MANY = effort(20_000, 100_000)
+CHILD_COUNT = effort(20_000, 100_000)
 
 
-async def test_node_with_many_children_is_listed(shell: ShellAtHand, server: Server) -> None:
-    server.populate({f"/many/n{number:06}": b"" for number in range(MANY)})
+async def test_node_with_many_children_is_listed(shell: ShellDriver, server: Server) -> None:
+    server.populate({f"/many/n{number:06}": b"" for number in range(CHILD_COUNT)})
     text = (await shell("ls /many")).out
     assert text.startswith("[n000000, n000001, ")
-    assert text.endswith(f", n{MANY - 1:06}]\n")
-    assert (await shell("ls -R /many")).out.count("\n") == MANY + 1
+    assert text.endswith(f", n{CHILD_COUNT - 1:06}]\n")
+    assert (await shell("ls -R /many")).out.count("\n") == CHILD_COUNT + 1
 
 
 # --- edit, watch ---
@@ -214,7 +216,9 @@ def editor(tmp_path: Path, code: str) -> str:
     return shlex.join([sys.executable, str(script)])
 
 
-async def test_edit(shell: ShellAtHand, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_edit_command_writes_changed_text_and_reports_failure(
+    shell: ShellDriver, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", editor(tmp_path, "file.write_bytes(file.read_bytes().upper())"))
     assert (await shell("edit /app/a")).out == "/app/a now has version 1\n"
@@ -226,8 +230,8 @@ async def test_edit(shell: ShellAtHand, server: Server, tmp_path: Path, monkeypa
     assert "set EDITOR to an editor command" in (await shell("edit /app/a")).err
 
 
-async def test_edit_adds_no_end_of_line(
-    shell: ShellAtHand, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_edit_ignores_line_end_added_by_editor(
+    shell: ShellDriver, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISUAL", editor(tmp_path, "file.write_bytes(file.read_bytes() + b'\\n')"))
     assert (await shell("edit /app/a")).out == "/app/a is unchanged\n"
@@ -244,7 +248,7 @@ async def test_edit_adds_no_end_of_line(
 
 
 async def test_edit_keeps_text_after_failed_editor(
-    shell: ShellAtHand, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shell: ShellDriver, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISUAL", editor(tmp_path, "file.write_text('mine'); sys.exit(1)"))
     error = (await shell("edit /app/a")).err
@@ -252,14 +256,14 @@ async def test_edit_keeps_text_after_failed_editor(
     os.unlink(error.strip().partition("saved in ")[2])
 
 
-def _create_again(server: Server) -> None:
+def _recreate_node(server: Server) -> None:
     server.delete("/app/c")
     server.populate({"/app/c": "theirs"})  # with the version that the editor has read
 
 
-@pytest.mark.parametrize("change", [lambda server: server.set("/app/c", "theirs"), _create_again])
+@pytest.mark.parametrize("change", [lambda server: server.set("/app/c", "theirs"), _recreate_node])
 async def test_edit_keeps_text_after_conflicting_change(
-    shell: ShellAtHand,
+    shell: ShellDriver,
     server: Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -287,7 +291,7 @@ file.write_text("mine")"""
     assert server.tree()["/app/c"].data == b"theirs"
 
 
-async def test_watch_follows_a_subtree(shell: ShellAtHand, server: Server) -> None:
+async def test_watch_command_prints_changes_of_subtree(shell: ShellDriver, server: Server) -> None:
     async with Client(server.hosts) as zk:
         following = asyncio.ensure_future(shell("watch -n 3 /app"))
         await server.until(lambda: server.watches())
@@ -332,9 +336,9 @@ async def test_watch_follows_a_subtree(shell: ShellAtHand, server: Server) -> No
         ("help get", {"name", "usage", "summary"}),
     ],
 )
-async def test_json(server: Server, line: str, keys: set[str]) -> None:
+async def test_json_output_of_each_command_has_documented_keys(server: Server, line: str, keys: set[str]) -> None:
     server.populate(TREE)
-    async with shell_on(server.hosts, as_json=True) as shell:
+    async with open_shell(server.hosts, as_json=True) as shell:
         printed = await shell(line)
     assert printed.err == ""
     (value,) = (json.loads(text) for text in printed.out.splitlines())
@@ -359,17 +363,17 @@ async def test_json(server: Server, line: str, keys: set[str]) -> None:
         ("bogus /ap", []),
     ],
 )
-async def test_completion(shell: ShellAtHand, line: str, expected: list[str]) -> None:
+async def test_completion_offers_commands_paths_and_flags(shell: ShellDriver, line: str, expected: list[str]) -> None:
     assert await completions(shell.shell, line) == expected
 
 
-async def test_relative_paths_are_completed(shell: ShellAtHand) -> None:
+async def test_relative_paths_are_completed(shell: ShellDriver) -> None:
     await shell("cd /app")
     assert await completions(shell.shell, "get ") == ["a", "c"]
     assert await completions(shell.shell, "get a/") == ["a/b"]
 
 
-async def test_completion_does_not_wait_for_lost_server(shell: ShellAtHand, server: Server) -> None:
+async def test_completion_does_not_wait_for_unreachable_server(shell: ShellDriver, server: Server) -> None:
     server.refuse_connections()
     server.drop("all")
     async with asyncio.timeout(PROMPT_S):

@@ -1,4 +1,4 @@
-"""Malicious names, values and servers, and partial reads."""
+"""The shell with malicious names and values, slow patterns, deep trees, and unreadable nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from support.shells import TREE, ShellAtHand, shell_on
+from support.shells import TREE, ShellDriver, open_shell
 from support.waiting import DEADLINE_S
 
 from zoolet.cli.shell.completion import completions
@@ -14,31 +14,31 @@ from zoolet.cli.shell.matcher import Matcher
 from zoolet.testing import Server
 
 
-async def test_empty_path_is_refused_after_cd(shell: ShellAtHand, server: Server) -> None:
+async def test_empty_path_argument_is_refused_after_cd_command(shell: ShellDriver, server: Server) -> None:
     await shell("cd /app")
     assert (await shell('deleteall ""')).err == "Path length must be > 0\n"
     assert (await shell("deleteall ../../..")).err == "../../.. leads above /\n"
     assert set(TREE) <= set(server.tree())
 
 
-async def test_words_after_two_hyphens_are_data(shell: ShellAtHand, server: Server) -> None:
+async def test_words_after_two_hyphens_are_data(shell: ShellDriver, server: Server) -> None:
     assert await shell("set /app -- --json") == ("", "", 0)
     assert server.tree()["/app"].data == b"--json"
 
 
-async def test_other_blanks_do_not_divide_words(shell: ShellAtHand, server: Server) -> None:
+async def test_unicode_spaces_do_not_split_arguments(shell: ShellDriver, server: Server) -> None:
     server.populate({"/app\xa0old": ""})
     assert (await shell("deleteall /app\xa0old")).code == 0
     assert "/app" in server.tree()
 
 
-async def test_deceptive_names_are_not_completed(shell: ShellAtHand, server: Server) -> None:
+async def test_deceptive_node_names_are_not_completed(shell: ShellDriver, server: Server) -> None:
     server.populate({"/app/evil\u2028deleteall ..": "", "/app/\u202eevil": "", "/app/my node": ""})
     assert await completions(shell.shell, "get /app/") == ["/app/a", "/app/c", "/app/my node"]
 
 
-async def test_slow_pattern_is_interruptible(
-    shell: ShellAtHand, server: Server, monkeypatch: pytest.MonkeyPatch
+async def test_grep_command_with_slow_pattern_can_be_cancelled(
+    shell: ShellDriver, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.populate({"/big": "a" * 500_000})
     begun = asyncio.Event()
@@ -58,12 +58,12 @@ async def test_slow_pattern_is_interruptible(
 
 
 @pytest.mark.parametrize("pattern", ["a{99999999999999}", "(" * 5000, "[[a]"])
-async def test_invalid_patterns_are_refused_in_one_line(shell: ShellAtHand, pattern: str) -> None:
+async def test_invalid_patterns_are_refused_in_one_line(shell: ShellDriver, pattern: str) -> None:
     printed = await shell(f"grep {pattern} /app")
     assert (printed.out, printed.code, printed.err.count("\n")) == ("", 1, 1)
 
 
-async def test_tree_of_thousand_levels_is_printed(shell: ShellAtHand, server: Server) -> None:
+async def test_tree_command_prints_tree_of_thousand_levels(shell: ShellDriver, server: Server) -> None:
     path = ""
     nodes = {}
     for _ in range(1200):
@@ -77,7 +77,7 @@ async def test_tree_of_thousand_levels_is_printed(shell: ShellAtHand, server: Se
 
 async def test_system_node_command_is_refused_below_chroot(server: Server) -> None:
     server.populate(TREE)
-    async with shell_on(f"{server.hosts}/app") as shell:
+    async with open_shell(f"{server.hosts}/app") as shell:
         for line in ("setquota -n 5 /a", "listquota /a", "delquota /a", "config -w"):
             printed = await shell(line)
             assert (printed.code, "connect without the chroot /app" in printed.err) == (1, True)
@@ -85,7 +85,7 @@ async def test_system_node_command_is_refused_below_chroot(server: Server) -> No
     assert "/app/zookeeper" not in server.tree()
 
 
-async def test_unexpected_error_does_not_close_shell(shell: ShellAtHand, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_error_does_not_close_shell(shell: ShellDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise RuntimeError("a defect")
 
@@ -96,13 +96,13 @@ async def test_unexpected_error_does_not_close_shell(shell: ShellAtHand, monkeyp
 
 async def test_grep_colours_reach_terminal(server: Server) -> None:
     server.populate(TREE)
-    async with shell_on(server.hosts, terminal=True, colour=True) as shell:
+    async with open_shell(server.hosts, terminal=True, colour=True) as shell:
         assert (await shell("grep one /app")).out == "\x1b[1m/app/a\x1b[0m: one\n"
 
 
-async def test_unreadable_nodes_are_named_and_others_shown(server: Server) -> None:
+async def test_shell_reports_and_skips_unreadable_nodes(server: Server) -> None:
     server.populate({**TREE, "/app/secret": "one", "/app/secret/within": "one"})
-    async with shell_on(server.hosts) as owner, shell_on(server.hosts) as shell:
+    async with open_shell(server.hosts) as owner, open_shell(server.hosts) as shell:
         await owner("addauth digest u:p")
         await owner("setAcl /app/secret auth::cdrwa")
         for line, expected in (
@@ -116,12 +116,12 @@ async def test_unreadable_nodes_are_named_and_others_shown(server: Server) -> No
             assert expected in printed.out, line
 
 
-async def test_comment_is_ignored(shell: ShellAtHand) -> None:
+async def test_shell_ignores_comment_line(shell: ShellDriver) -> None:
     await shell("get /app")
     assert await shell("# get /missing") == ("", "", 0)
 
 
-async def test_missing_node_is_watched(shell: ShellAtHand, server: Server) -> None:
+async def test_watch_command_reports_creation_of_missing_node(shell: ShellDriver, server: Server) -> None:
     following = asyncio.ensure_future(shell("watch -n 1 /later"))
     await server.until(lambda: server.watches())
     await server.until_idle()
@@ -130,26 +130,26 @@ async def test_missing_node_is_watched(shell: ShellAtHand, server: Server) -> No
     assert (printed.out, printed.err) == ("+ /later x\n", "/later does not exist yet\n")
 
 
-async def test_connect_resets_directory_of_cd(shell: ShellAtHand, server: Server) -> None:
+async def test_connect_command_resets_current_path(shell: ShellDriver, server: Server) -> None:
     await shell("cd /app")
     await shell(f"connect {server.hosts}/app")
     assert (await shell("pwd")).out == "/\n"
 
 
-async def test_numbers_of_64_bits_are_text_in_json(server: Server) -> None:
+async def test_64_bit_numbers_are_strings_in_json(server: Server) -> None:
     server.populate(TREE)
-    async with shell_on(server.hosts, as_json=True) as shell:
+    async with open_shell(server.hosts, as_json=True) as shell:
         stat = json.loads((await shell("stat /app")).out)["stat"]
     assert int(stat["czxid"], 16) == server.tree()["/app"].czxid
     assert stat["ephemeralOwner"] == "0x0"
 
 
-async def test_json_flag_applies_to_one_command(shell: ShellAtHand) -> None:
+async def test_json_flag_applies_to_one_command(shell: ShellDriver) -> None:
     assert (await shell("get /app --json")).out == '{"path": "/app", "data": "root"}\n'
     assert (await shell("get /app")).out == "root\n"
 
 
-async def test_thousands_of_siblings_are_listed_in_order(shell: ShellAtHand, server: Server) -> None:
+async def test_thousands_of_siblings_are_listed_in_order(shell: ShellDriver, server: Server) -> None:
     nodes = {f"/wide/n{number:04}/below{number}": b"" for number in range(1100)}
     server.populate(nodes)
     lines = (await shell("ls -R /wide")).out.split()
@@ -159,13 +159,13 @@ async def test_thousands_of_siblings_are_listed_in_order(shell: ShellAtHand, ser
     ]
 
 
-async def test_flags_and_words_of_a_conditional_write(shell: ShellAtHand, server: Server) -> None:
+async def test_conditional_write_with_wrong_version_fails(shell: ShellDriver, server: Server) -> None:
     assert (await shell("set -v 9 -v 0 /app x")).err == "version No is not valid : /app\n"
     assert (await shell("delete /other 7")).code == 1
     assert "/other" in server.tree()
 
 
-async def test_deleted_quota_leaves_nothing(shell: ShellAtHand, server: Server) -> None:
+async def test_delquota_deletes_all_quota_nodes(shell: ShellDriver, server: Server) -> None:
     await shell("setquota -n 9 /app/a")
     await shell("delquota /app/a")
     assert not any(path.startswith("/zookeeper/quota/") for path in server.tree("/"))

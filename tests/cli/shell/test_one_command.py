@@ -20,7 +20,7 @@ import zoolet.__main__ as program
 from zoolet.__main__ import main
 from zoolet.testing import Server
 
-CODES: Final = {
+EXIT_CODES: Final = {
     "get /a": 0,
     "listquota /a": 0,
     "setquota -n x /a": 0,
@@ -36,7 +36,7 @@ CODES: Final = {
 """The exit code of each command."""
 
 
-class Ended(NamedTuple):
+class CommandResult(NamedTuple):
     """The output and exit code of a command."""
 
     code: int
@@ -44,18 +44,18 @@ class Ended(NamedTuple):
     err: str
 
 
-def one(capfd: pytest.CaptureFixture[str], hosts: str, *words: str) -> Ended:
+def one(capfd: pytest.CaptureFixture[str], hosts: str, *words: str) -> CommandResult:
     """Execute one command in this process."""
     code = main(["shell", "-server", hosts, *words])
     out, err = capfd.readouterr()
-    return Ended(code, out, err)
+    return CommandResult(code, out, err)
 
 
-def test_exit_codes(capfd: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_of_shell_depends_on_result_of_command(capfd: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         server.populate({"/a": "one"})
-        codes = {line: one(capfd, server.hosts, *line.split()).code for line in CODES}
-    assert codes == CODES
+        codes = {line: one(capfd, server.hosts, *line.split()).code for line in EXIT_CODES}
+    assert codes == EXIT_CODES
 
 
 @pytest.mark.slow
@@ -69,13 +69,13 @@ def test_zkcli_has_same_exit_codes() -> None:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            for line in CODES
+            for line in EXIT_CODES
         }
         codes = {line: process.wait(DEADLINE_S) for line, process in processes.items()}
-    assert codes == CODES
+    assert codes == EXIT_CODES
 
 
-def test_only_result_is_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
+def test_shell_prints_only_result_of_command_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         server.populate({"/a": "one"})
         assert one(capfd, server.hosts, "get", "/a") == (0, "one\n", "")
@@ -83,7 +83,7 @@ def test_only_result_is_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
         assert one(capfd, server.hosts, "get", "/c") == (1, "", "Node does not exist: /c\n")
 
 
-def test_chroot_applies_to_one_command(capfd: pytest.CaptureFixture[str]) -> None:
+def test_shell_with_one_command_respects_chroot_of_address(capfd: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         server.populate({"/app/a": "one"})
         hosts = f"{server.hosts}/app"
@@ -94,7 +94,7 @@ def test_chroot_applies_to_one_command(capfd: pytest.CaptureFixture[str]) -> Non
         assert server.tree()["/app/b"].data == b"x"
 
 
-def test_no_server(capfd: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_server_is_reported_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     port = free_port()
     code, out, err = one(capfd, f"127.0.0.1:{port}", "get", "/a")
     assert (code, out) == (1, "")
@@ -103,7 +103,7 @@ def test_no_server(capfd: pytest.CaptureFixture[str]) -> None:
     assert err.count("\n") == 1
 
 
-def test_command_waits_for_late_server(capfd: pytest.CaptureFixture[str]) -> None:
+def test_waitforconnection_option_waits_for_late_server(capfd: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         server.refuse_connections()
         timer = threading.Timer(0.2, server.accept_connections)
@@ -112,12 +112,12 @@ def test_command_waits_for_late_server(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("hosts", ["", "host:99999", "127.0.0.1:1/bad//chroot"])
-def test_bad_connect_string_is_refused_in_one_line(capfd: pytest.CaptureFixture[str], hosts: str) -> None:
+def test_invalid_connect_string_is_refused_in_one_line(capfd: pytest.CaptureFixture[str], hosts: str) -> None:
     code, out, err = one(capfd, hosts, "get", "/a")
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_json(capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_option_prints_one_object(capfd: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         server.populate({"/a": "one", "/b": b"\xff\x00"})
         assert one(capfd, server.hosts, "--json", "get", "/a").out == '{"path": "/a", "data": "one"}\n'
@@ -126,20 +126,20 @@ def test_json(capfd: pytest.CaptureFixture[str]) -> None:
         assert one(capfd, server.hosts, "--json", "ls", "/").out.startswith('{"path": "/", "children": ["a", "b", "c"')
 
 
-def test_script_may_start_with_byte_order_mark() -> None:
+def test_shell_script_may_start_with_byte_order_mark() -> None:
     with Server() as server:
         ran = zoolet("shell", server.hosts, stdin="\ufeffcreate /marked one\nget /marked\n")
     assert (ran.returncode, ran.stdout) == (0, "one\n"), ran.stderr
 
 
-def test_options_may_follow_address(capfd: pytest.CaptureFixture[str]) -> None:
+def test_shell_options_may_follow_server_address(capfd: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         server.populate({"/a": b"one"})
         assert main(["shell", "--no-colour", server.hosts, "--json", "-timeout", "3000", "get", "/a"]) == 0
         assert capfd.readouterr().out == '{"path": "/a", "data": "one"}\n'
 
 
-def test_credentials(capfd: pytest.CaptureFixture[str]) -> None:
+def test_auth_option_grants_access(capfd: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         main(["shell", "-server", server.hosts, "--auth", "digest:u:p", "create", "/s", "x", "auth::cdrwa"])
         assert one(capfd, server.hosts, "get", "/s").code == 1
@@ -155,7 +155,7 @@ def test_data_is_written_unchanged_to_pipe() -> None:
     assert done.stdout == data + b"\n"
 
 
-def test_reader_may_close_output_early() -> None:
+def test_shell_exits_silently_when_its_output_pipe_is_closed() -> None:
     with Server() as server:
         server.populate({f"/a{number:05}": b"" for number in range(20_000)})
         command = (
@@ -189,7 +189,7 @@ def test_closed_or_full_streams_cause_no_traceback(closed: str) -> None:
 @pytest.mark.parametrize(
     "command", ["shell -server HOSTS ls /", "status HOSTS", "locks HOSTS", "completion bash", "--version", "run --help"]
 )
-def test_full_disk_under_output_is_explained(command: str, unbuffered: str) -> None:
+def test_full_disk_below_stdout_is_reported_as_write_error(command: str, unbuffered: str) -> None:
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Server() as server:
         words = [sys.executable, "-m", "zoolet", *command.replace("HOSTS", server.hosts).split()]
@@ -216,7 +216,7 @@ def test_ctrl_c_stops_script_with_open_input() -> None:
             assert process.wait(DEADLINE_S) == 130
 
 
-def test_script_exits_with_last_code_after_error() -> None:
+def test_script_continues_after_error_and_exits_with_last_code() -> None:
     with Server() as server:
         script = "get /missing\ncreate /a one\n\nget /a\nbogus\nget /missing\nquit\ncreate /never\n"
         done = zoolet("shell", "-server", server.hosts, stdin=script)
@@ -224,7 +224,7 @@ def test_script_exits_with_last_code_after_error() -> None:
     assert (done.stdout, done.returncode) == ("one\n", 1)
 
 
-def test_first_word_may_be_server(capfd: pytest.CaptureFixture[str]) -> None:
+def test_server_address_may_precede_command(capfd: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         assert main(["shell", server.hosts, "ls", "/"]) == 0
     assert capfd.readouterr().out == "[zookeeper]\n"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.shells import Screen
 
-from zoolet.cli.shell.nodes_text import shown_data
+from zoolet.cli.shell.nodes_text import format_data
 from zoolet.cli.shell.output import ShellOutput
-from zoolet.cli.shell.texts import date, hexdump, printable
+from zoolet.cli.shell.texts import hexdump, java_date, printable
 from zoolet.protocol.hexadecimal import hexadecimal
 
 
@@ -35,7 +35,7 @@ def test_printable_text_cannot_control_terminal(data: bytes) -> None:
         ("two\nlines\t.", "two\nlines\t."),
     ],
 )
-def test_unprintable_text_is_replaced(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
@@ -46,7 +46,7 @@ def test_pipe_gets_raw_data_and_terminal_escaped() -> None:
     assert (pipe.pop(), terminal.pop()) == ("\x1b[2J\n", "\\x1b[2J\n")
 
 
-def test_errors_and_events_are_harmless_on_a_terminal() -> None:
+def test_errors_and_events_are_escaped_on_terminal() -> None:
     screen = Screen(terminal=True)
     out = ShellOutput(screen, screen, colour=True)
     out.error("\x1b]0;x\x07")
@@ -72,16 +72,16 @@ def test_json_output_has_one_object_per_line() -> None:
     assert [json.loads(line) for line in screen.pop().splitlines()] == [{"a": "\u2028\n"}, {"b": 1}, {"c": 1}]
 
 
-def test_numbers_are_printed_like_java() -> None:
+def test_negative_hexadecimal_number_is_printed_like_java() -> None:
     assert (hexadecimal(26), hexadecimal(-1)) == ("0x1a", "0xffffffffffffffff")
 
 
 @pytest.mark.parametrize("milliseconds", [(1 << 63) - 1, -1 << 63, 1 << 62])
-def test_any_time_can_be_printed(milliseconds: int) -> None:
-    assert date(milliseconds)
+def test_java_date_accepts_any_64_bit_number_of_milliseconds(milliseconds: int) -> None:
+    assert java_date(milliseconds)
 
 
-def test_bytes_are_printed_as_table() -> None:
+def test_hexdump_of_bytes_has_table_rows_of_16() -> None:
     assert hexdump(b"") == [""]
     assert hexdump(bytes(range(0x41, 0x53)))[3:5] == [
         "|00000000| 41 42 43 44 45 46 47 48 49 4a 4b 4c 4d 4e 4f 50 |ABCDEFGHIJKLMNOP|",
@@ -100,5 +100,5 @@ def test_bytes_are_printed_as_table() -> None:
         (b"x" * 500, "(500 bytes)"),
     ],
 )
-def test_data_in_a_line(data: bytes | None, shown: str) -> None:
-    assert shown_data(data) == shown
+def test_long_or_multiline_data_is_replaced_by_its_size(data: bytes | None, shown: str) -> None:
+    assert format_data(data) == shown

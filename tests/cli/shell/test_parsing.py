@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from zoolet.cli.shell.acl_text import parse_acl
 from zoolet.cli.shell.editing.history import is_kept
-from zoolet.cli.shell.errors import ShellCommandError, checked_path
+from zoolet.cli.shell.errors import ShellCommandError, validate_path
 from zoolet.cli.shell.flags import Flag, FlagError, parse
 from zoolet.cli.shell.output import ShellOutput
 from zoolet.cli.shell.words import last_word, lines, quote, split
@@ -34,7 +34,7 @@ FLAGS = (Flag("s", "switch"), Flag("w", "switch"), Flag("v", "value", "value"), 
         ("ls /a\xa0b /c\u2028d\u3000e", ["ls", "/a\xa0b", "/c\u2028d\u3000e"]),
     ],
 )
-def test_line_is_split_as_in_zkcli(line: str, expected: list[str]) -> None:
+def test_command_line_is_split_as_in_zkcli(line: str, expected: list[str]) -> None:
     assert split(line) == expected
 
 
@@ -55,7 +55,7 @@ def test_quoted_word_is_one_word(word: str) -> None:
         ('get "/my" /b', (["get", "/my"], "/b", 10)),
     ],
 )
-def test_last_word_is_completed_from_start(line: str, expected: tuple[list[str], str, int]) -> None:
+def test_last_word_is_found_with_its_start_and_words_before(line: str, expected: tuple[list[str], str, int]) -> None:
     assert last_word(line) == expected
 
 
@@ -75,7 +75,9 @@ def test_last_word_is_completed_from_start(line: str, expected: tuple[list[str],
         (["-v", "1", "-v", "2"], {"v": "1"}, ()),
     ],
 )
-def test_flags_may_stand_anywhere(words: list[str], flags: dict[str, str], others: tuple[str, ...]) -> None:
+def test_command_flags_may_stand_before_and_after_arguments(
+    words: list[str], flags: dict[str, str], others: tuple[str, ...]
+) -> None:
     assert parse(FLAGS, words) == (flags, others)
 
 
@@ -89,7 +91,7 @@ def test_flags_may_stand_anywhere(words: list[str], flags: dict[str, str], other
         (["-5"], "UnrecognizedOptionException: Unrecognized option: -5"),
     ],
 )
-def test_wrong_flags_are_refused(words: list[str], message: str) -> None:
+def test_invalid_flags_are_refused(words: list[str], message: str) -> None:
     with pytest.raises(FlagError) as caught:
         parse(FLAGS, words)
     assert str(caught.value) == f"org.apache.commons.cli.{message}"
@@ -107,9 +109,9 @@ def test_exactly_one_flag_of_group_is_accepted() -> None:
 
 
 @given(st.text(st.sampled_from("/.ab\x00\x07\ue000é"), max_size=8).map(lambda text: "/" + text))
-def test_path_is_refused_as_by_protocol(path: str) -> None:
+def test_path_validation_matches_protocol(path: str) -> None:
     try:
-        checked_path(path)
+        validate_path(path)
         accepted = True
     except ShellCommandError:
         accepted = False
@@ -124,9 +126,9 @@ def test_path_is_refused_as_by_protocol(path: str) -> None:
         ("/a/../b", 'Invalid path string "/a/../b" caused by relative paths not allowed @4'),
     ],
 )
-def test_path_problem_is_named(path: str, message: str) -> None:
+def test_error_describes_problem_of_path(path: str, message: str) -> None:
     with pytest.raises(ShellCommandError) as caught:
-        checked_path(path)
+        validate_path(path)
     assert str(caught.value) == message
 
 
@@ -140,13 +142,13 @@ def test_path_problem_is_named(path: str, message: str) -> None:
         ("foo", [], "foo does not have the form scheme:id:perm\n"),
     ],
 )
-def test_acl_lists(text: str, entries: list[str], complaint: str) -> None:
+def test_acl_list_is_parsed_into_entries(text: str, entries: list[str], complaint: str) -> None:
     err = io.StringIO()
     assert [acl_text(entry) for entry in parse_acl(text, ShellOutput(io.StringIO(), err))] == entries
     assert err.getvalue() == complaint
 
 
-def test_lines_are_split_only_as_at_terminal() -> None:
+def test_script_lines_are_split_only_at_line_feed_or_return() -> None:
     assert lines("a\r\nb\rc\nd\u2028e\x85f\x0cg\n") == ["a", "b", "c", "d\u2028e\x85f\x0cg"]
 
 
@@ -165,10 +167,10 @@ def test_lines_are_split_only_as_at_terminal() -> None:
         "a\nb",
     ],
 )
-def test_secret_or_blank_lines_are_not_kept(line: str) -> None:
+def test_shell_history_omits_lines_with_secrets_and_blank_lines(line: str) -> None:
     assert not is_kept(line)
 
 
 @pytest.mark.parametrize("line", ["ls /", "addWatch /a", "get digest", "gte /a"])
-def test_ordinary_lines_are_kept(line: str) -> None:
+def test_shell_history_contains_ordinary_lines(line: str) -> None:
     assert is_kept(line)

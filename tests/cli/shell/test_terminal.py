@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.effort import effort
-from support.pseudo_terminal import Terminal, terminal_of
+from support.pseudo_terminal import TerminalProgram, run_at_terminal
 
 from zoolet.testing import Server
 
@@ -34,14 +34,14 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def terminal(server: Server, tmp_path: Path, toolkit: bool) -> Iterator[Terminal]:
+def terminal(server: Server, tmp_path: Path, toolkit: bool) -> Iterator[TerminalProgram]:
     """A shell at a terminal, connected."""
-    with terminal_of(["shell", "-server", server.hosts], tmp_path, toolkit=toolkit) as terminal:
+    with run_at_terminal(["shell", "-server", server.hosts], tmp_path, toolkit=toolkit) as terminal:
         connected(terminal)
         yield terminal
 
 
-def connected(terminal: Terminal) -> None:
+def connected(terminal: TerminalProgram) -> None:
     """Wait until a shell is connected and waits for a line."""
     terminal.expect("WatchedEvent state:SyncConnected type:None path:null")
     terminal.type("ls /none" + ENTER)
@@ -49,7 +49,7 @@ def connected(terminal: Terminal) -> None:
     terminal.expect(PROMPT)
 
 
-def test_line_is_executed_and_quit_exits(terminal: Terminal, server: Server) -> None:
+def test_line_is_executed_and_quit_exits(terminal: TerminalProgram, server: Server) -> None:
     terminal.type("create /a one" + ENTER)
     terminal.expect("Created /a\n")
     terminal.type("get /a" + ENTER)
@@ -60,19 +60,19 @@ def test_line_is_executed_and_quit_exits(terminal: Terminal, server: Server) -> 
     assert server.tree()["/a"].data == b"one"
 
 
-def test_mistyped_command_at_prompt_gets_suggestion(terminal: Terminal) -> None:
+def test_mistyped_command_at_prompt_gets_suggestion(terminal: TerminalProgram) -> None:
     terminal.type("gte /a" + ENTER)
     terminal.expect(r"\nCommand not found: gte; did you mean get\?\n")
     terminal.expect(PROMPT)
 
 
 def test_mistyped_command_line_gets_suggestion(server: Server, tmp_path: Path) -> None:
-    with terminal_of(["shell", server.hosts, "gte", "/a"], tmp_path, toolkit=False) as terminal:
+    with run_at_terminal(["shell", server.hosts, "gte", "/a"], tmp_path, toolkit=False) as terminal:
         terminal.expect(r"^Command not found: gte; did you mean get\?\n$")
         assert terminal.wait() == 127
 
 
-def test_end_of_input_exits_with_last_code(terminal: Terminal) -> None:
+def test_shell_exits_at_end_of_input_with_last_exit_code(terminal: TerminalProgram) -> None:
     terminal.type("get /missing" + ENTER)
     terminal.expect("Node does not exist: /missing")
     terminal.expect(PROMPT)
@@ -80,7 +80,7 @@ def test_end_of_input_exits_with_last_code(terminal: Terminal) -> None:
     assert terminal.wait() == 1
 
 
-def test_commands_and_paths_are_completed(terminal: Terminal, server: Server) -> None:
+def test_commands_and_paths_are_completed(terminal: TerminalProgram, server: Server) -> None:
     server.populate({"/services/web": "found"})
     terminal.type("getE" + TAB)
     terminal.expect("phemerals")
@@ -94,8 +94,8 @@ def test_commands_and_paths_are_completed(terminal: Terminal, server: Server) ->
     terminal.expect(r"\nfound\n")
 
 
-def test_history_survives_restart_without_passwords(server: Server, tmp_path: Path, toolkit: bool) -> None:
-    with terminal_of(["shell", "-server", server.hosts], tmp_path, toolkit=toolkit) as terminal:
+def test_shell_history_survives_restart_without_passwords(server: Server, tmp_path: Path, toolkit: bool) -> None:
+    with run_at_terminal(["shell", "-server", server.hosts], tmp_path, toolkit=toolkit) as terminal:
         connected(terminal)
         terminal.type("create /remembered" + ENTER)
         terminal.expect("Created /remembered\n")
@@ -103,10 +103,11 @@ def test_history_survives_restart_without_passwords(server: Server, tmp_path: Pa
         terminal.type("addauth digest user:secret" + ENTER + "ls /" + ENTER)
         terminal.expect(r"\[remembered, zookeeper\]")
         terminal.type_until_end(CTRL_D)
-    with terminal_of(["shell", "-server", server.hosts], tmp_path, toolkit=toolkit) as terminal:
+    with run_at_terminal(["shell", "-server", server.hosts], tmp_path, toolkit=toolkit) as terminal:
         terminal.expect("SyncConnected type:None")
         terminal.expect(PROMPT)
-        terminal.type_until(UP, "ls /none")  # the oldest line; the history is loaded in the background
+        # Repeat Up until the oldest line, because the history is loaded in the background.
+        terminal.type_until(UP, "ls /none")
         terminal.type(ENTER)
         terminal.expect("Node does not exist: /none")
     (file,) = tmp_path.rglob("shell_history")
@@ -115,7 +116,7 @@ def test_history_survives_restart_without_passwords(server: Server, tmp_path: Pa
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_ctrl_c_discards_line_and_stops_command(terminal: Terminal, server: Server) -> None:
+def test_ctrl_c_discards_line_and_stops_command(terminal: TerminalProgram, server: Server) -> None:
     terminal.type("create /never" + CTRL_C)
     terminal.expect(PROMPT)
     terminal.type("watch /" + ENTER)
@@ -129,7 +130,7 @@ def test_ctrl_c_discards_line_and_stops_command(terminal: Terminal, server: Serv
     terminal.expect(r"\[seen, zookeeper\]")
 
 
-def test_event_keeps_typed_line(terminal: Terminal, server: Server) -> None:
+def test_event_printed_at_prompt_keeps_line_being_typed(terminal: TerminalProgram, server: Server) -> None:
     server.populate({"/a": "one"})
     terminal.type("get -w /a" + ENTER)
     terminal.expect(r"\none\n")
@@ -144,7 +145,7 @@ def test_event_keeps_typed_line(terminal: Terminal, server: Server) -> None:
     terminal.expect("Created /broken\n")
 
 
-def test_lost_connection_is_restored(terminal: Terminal, server: Server) -> None:
+def test_lost_connection_is_restored(terminal: TerminalProgram, server: Server) -> None:
     server.populate({"/a": "one"})
     server.refuse_connections()
     server.drop("all")
@@ -155,7 +156,7 @@ def test_lost_connection_is_restored(terminal: Terminal, server: Server) -> None
     terminal.expect(r"\none\n")
 
 
-def test_shell_works_in_smaller_terminal(terminal: Terminal) -> None:
+def test_shell_works_after_terminal_was_made_smaller(terminal: TerminalProgram) -> None:
     terminal.type("create /a")
     terminal.expect("create /a")
     terminal.resize(10, 60)
@@ -164,7 +165,7 @@ def test_shell_works_in_smaller_terminal(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(("bracketed", "count"), [(True, effort(500, 2_000)), (False, effort(500, 10_000))])
-def test_many_lines_are_pasted(terminal: Terminal, server: Server, bracketed: bool, count: int) -> None:
+def test_pasted_lines_are_all_executed(terminal: TerminalProgram, server: Server, bracketed: bool, count: int) -> None:
     lines = "".join(f"create /p{number:05}\r" for number in range(count))
     terminal.type(f"\x1b[200~{lines}\x1b[201~\r" if bracketed else lines)
     terminal.expect(f"Created /p{count - 1:05}\n")
@@ -174,20 +175,20 @@ def test_many_lines_are_pasted(terminal: Terminal, server: Server, bracketed: bo
     terminal.expect("null")
 
 
-def test_data_cannot_control_terminal(terminal: Terminal, server: Server) -> None:
+def test_data_of_node_cannot_control_terminal(terminal: TerminalProgram, server: Server) -> None:
     server.populate({"/evil": b"\x1b]0;owned\x07\x1b[2J\xff\x9b31m\xe2\x80\xaetxt"})
     terminal.type("get /evil" + ENTER)
     terminal.expect(r"\\x1b\]0;owned\\x07\\x1b\[2J\\xff\\x9b31m\\u202etxt")
     assert b"owned\x07" not in terminal.raw
 
 
-def test_bad_connect_string_stops_shell(tmp_path: Path, toolkit: bool) -> None:
-    with terminal_of(["shell", "-server", "host:99999"], tmp_path, toolkit=toolkit) as terminal:
+def test_invalid_connect_string_stops_shell(tmp_path: Path, toolkit: bool) -> None:
+    with run_at_terminal(["shell", "-server", "host:99999"], tmp_path, toolkit=toolkit) as terminal:
         terminal.expect("with a port from 1 to 65535, not 'host:99999'")
         assert terminal.wait() == 2
 
 
-def test_pasted_lines_are_in_history(terminal: Terminal, tmp_path: Path) -> None:
+def test_shell_history_contains_pasted_lines(terminal: TerminalProgram, tmp_path: Path) -> None:
     terminal.type("ls /\rpwd\rget /missing\r")
     terminal.expect("Node does not exist: /missing")
     terminal.expect(PROMPT)
@@ -197,13 +198,13 @@ def test_pasted_lines_are_in_history(terminal: Terminal, tmp_path: Path) -> None
     assert file.read_text(encoding="utf-8").splitlines()[-3:] == ["ls /", "pwd", "get /missing"]
 
 
-def test_tab_and_enter_together_complete_and_run(terminal: Terminal, server: Server) -> None:
+def test_tab_and_enter_typed_together_complete_and_run_command(terminal: TerminalProgram, server: Server) -> None:
     server.populate({"/target": "found"})
     terminal.type("get /ta" + TAB + ENTER)
     terminal.expect(r"\nfound\n")
 
 
-def test_ctrl_c_discards_line_and_pasted_rest(terminal: Terminal, server: Server) -> None:
+def test_ctrl_c_stops_command_and_discards_rest_of_pasted_lines(terminal: TerminalProgram, server: Server) -> None:
     terminal.type("watch /\rcreate /never\r")
     server.wait_for(lambda: server.watches())
     terminal.type(CTRL_C)
@@ -214,12 +215,12 @@ def test_ctrl_c_discards_line_and_pasted_rest(terminal: Terminal, server: Server
 
 
 @pytest.mark.slow
-def test_lines_outside_locale_are_accepted(
+def test_characters_outside_locale_are_accepted_in_typed_line(
     tmp_path: Path, server: Server, toolkit: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", "C")
-    for name in ("/\u00e9", "/\u202eb"):  # the second terminal starts with the line of the first one
-        with terminal_of(["shell", "-server", server.hosts], tmp_path, toolkit=toolkit) as terminal:
+    for name in ("/\u00e9", "/\u202eb"):  # the second terminal loads the line of the first one from the history
+        with run_at_terminal(["shell", "-server", server.hosts], tmp_path, toolkit=toolkit) as terminal:
             terminal.expect(PROMPT)
             terminal.type(f"create '{name}'" + ENTER)
             terminal.expect("Created /")
@@ -229,7 +230,7 @@ def test_lines_outside_locale_are_accepted(
     assert {"/\u00e9", "/\u202eb"} <= {*server.tree()}
 
 
-def test_node_names_cannot_control_terminal(terminal: Terminal, server: Server) -> None:
+def test_node_names_cannot_control_terminal(terminal: TerminalProgram, server: Server) -> None:
     server.populate({"/a\u202eb": "x"})
     terminal.type("cd '/a\u202eb'" + ENTER)
     terminal.expect(r"\\u202eb")

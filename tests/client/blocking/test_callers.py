@@ -1,4 +1,4 @@
-"""The holder of a lock of the client for threads: the thread, or the task that a thread runs."""
+"""Locks of the blocking client are held by a thread, or by the task that a thread runs."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ KINDS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-async def in_task_group(*jobs: Callable[[], Awaitable[None]]) -> None:
+async def run_in_task_group(*jobs: Callable[[], Awaitable[None]]) -> None:
     """Run jobs in a TaskGroup."""
     async with asyncio.TaskGroup() as group:
         for job in jobs:
             group.create_task(job())
 
 
-async def in_gather(*jobs: Callable[[], Awaitable[None]]) -> None:
+async def run_in_gather(*jobs: Callable[[], Awaitable[None]]) -> None:
     """Run jobs with ``gather``, one of them in the caller's task."""
     await asyncio.gather(*[job() for job in jobs])
 
 
-async def in_wait_for(*jobs: Callable[[], Awaitable[None]]) -> None:
+async def run_in_wait_for(*jobs: Callable[[], Awaitable[None]]) -> None:
     """Run jobs in tasks, each with ``wait_for``."""
     await asyncio.gather(*[asyncio.wait_for(job(), DEADLINE_S) for job in jobs])
 
 
-async def in_task_of_caller(*jobs: Callable[[], Awaitable[None]]) -> None:
+async def run_in_caller_task(*jobs: Callable[[], Awaitable[None]]) -> None:
     """Run the first job in the task of the call, and each other job in its own task."""
     tasks = [asyncio.create_task(job()) for job in jobs[1:]]
     await jobs[0]()
     await asyncio.gather(*tasks)
 
 
-@pytest.mark.parametrize("run", [in_task_group, in_gather, in_wait_for, in_task_of_caller])
+@pytest.mark.parametrize("run", [run_in_task_group, run_in_gather, run_in_wait_for, run_in_caller_task])
 @pytest.mark.parametrize("kind", KINDS)
 def test_tasks_of_one_call_exclude_each_other(server: Server, zk: Client, kind: str, run: Any) -> None:
     inside, first = 0, asyncio.Event()
@@ -61,7 +61,7 @@ def test_tasks_of_one_call_exclude_each_other(server: Server, zk: Client, kind: 
         async def job() -> None:
             nonlocal inside
             if job_numbers.pop():
-                await first.wait()  # the others try while the first is inside
+                await first.wait()  # the other jobs try to acquire while the first job holds the lock
             async with KINDS[kind](recipes, client):
                 inside += 1
                 first.set()
@@ -99,7 +99,7 @@ def test_threads_of_pool_exclude_each_other(server: Server, zk: Client, kind: st
 
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("in_pool", [False, True])
-def test_block_gives_back_its_own_lease(zk: Client, first: int, in_pool: bool) -> None:
+def test_block_releases_its_own_lease(zk: Client, first: int, in_pool: bool) -> None:
     semaphore, stacks = blocking_recipes.Semaphore(zk, "/pool", 2), [ExitStack(), ExitStack()]
     with ThreadPoolExecutor(1) as pool:
         enter = (lambda stack: pool.submit(stack.enter_context, semaphore).result()) if in_pool else None
@@ -123,7 +123,7 @@ def test_coroutine_of_thread_reenters_its_lock(zk: Client) -> None:
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_task_of_holding_thread_gets_deadlock_error(zk: Client, reentrant: bool) -> None:
+def test_waiting_for_own_thread_raises_deadlock_error(zk: Client, reentrant: bool) -> None:
     async def main() -> None:  # in an event loop of the program, which the calls block
         entered = asyncio.Event()
 
@@ -147,7 +147,7 @@ def test_task_of_holding_thread_gets_deadlock_error(zk: Client, reentrant: bool)
         asyncio.run(acquire())
 
 
-def test_handler_does_not_share_locks_of_its_thread(zk: Client) -> None:
+def test_handler_does_not_reenter_locks_of_its_thread(zk: Client) -> None:
     held = threading.Event()
 
     def lead() -> None:
@@ -179,7 +179,7 @@ def test_attribute_access_does_not_count_as_block(server: Server, zk: Client) ->
     server.wait_for(lambda: not ephemerals(server))
 
 
-def test_subclass_with_methods_of_its_own_is_a_lock(server: Server, zk: Client) -> None:
+def test_subclass_overriding_block_methods_is_a_lock(server: Server, zk: Client) -> None:
     class Sub(blocking_recipes.Lock):
         def __enter__(self) -> Any:
             return super().__enter__()

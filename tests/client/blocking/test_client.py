@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.child import reported_by_child
+from support.child import call_in_child
 from support.rows import for_each
-from support.waiting import DEADLINE_S, repeated
+from support.waiting import DEADLINE_S, repeat_until_fast
 
 from zoolet.client import (
     BadVersionError,
@@ -35,10 +35,10 @@ from zoolet.client.recipes import Lock
 from zoolet.client.wire.transaction import Transaction
 from zoolet.testing import Server, hold, lose_reply
 
-# --- the surface ---
+# --- names and parameters ---
 
 
-def public(of: type) -> dict[str, Any]:
+def public_names(of: type) -> dict[str, Any]:
     return {name: member for name, member in inspect.getmembers(of) if not name.startswith("_")}
 
 
@@ -49,10 +49,10 @@ def parameters(of: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def test_blocking_client_has_all_asyncio_names() -> None:
-    assert set(public(AsyncClient)) - set(public(Client)) == {"aclose"}
+    assert set(public_names(AsyncClient)) - set(public_names(Client)) == {"aclose"}
 
 
-def test_lock_has_parameters_of_its_class() -> None:
+def test_lock_method_has_parameters_of_lock_class() -> None:
     recipe = parameters(Lock)
     del recipe["client"]
 
@@ -60,7 +60,7 @@ def test_lock_has_parameters_of_its_class() -> None:
     assert parameters(Client) == parameters(AsyncClient)
 
 
-def stubbed() -> Iterator[tuple[type, ast.FunctionDef]]:
+def stub_methods() -> Iterator[tuple[type, ast.FunctionDef]]:
     """Yield the class and the method for each method of the stubs, which are generated from the asyncio signatures."""
     for module, home in (("client", blocking), ("recipes", blocking.recipes)):
         for of in ast.parse(Path(blocking.__file__).with_name(f"{module}.pyi").read_text()).body:
@@ -69,8 +69,8 @@ def stubbed() -> Iterator[tuple[type, ast.FunctionDef]]:
                     yield getattr(home, of.name), method  # type: ignore[attr-defined]
 
 
-@for_each("row", stubbed(), ids=lambda row: f"{row[0].__name__}.{row[1].name}")
-def test_stub_methods_exist_with_their_parameters(row: tuple[type, ast.FunctionDef]) -> None:
+@for_each("row", stub_methods(), ids=lambda row: f"{row[0].__name__}.{row[1].name}")
+def test_methods_of_stubs_exist_with_same_parameters(row: tuple[type, ast.FunctionDef]) -> None:
     of, method = row
     is_property = any(ast.unparse(decorator) == "property" for decorator in method.decorator_list)
 
@@ -92,8 +92,8 @@ def test_operation_of_client_for_threads_times_out(server: Server, zk: Client) -
 def test_transactions_and_watches_have_same_methods(zk: Client) -> None:
     transaction, watch = zk.transaction(), zk.watch("/a")
 
-    assert not [name for name in public(Transaction) if not hasattr(transaction, name)]
-    assert not [name for name in public(Watcher) if not hasattr(watch, name)]
+    assert not [name for name in public_names(Transaction) if not hasattr(transaction, name)]
+    assert not [name for name in public_names(Watcher) if not hasattr(watch, name)]
     for name in ("check", "create", "set", "delete"):
         assert parameters(getattr(transaction, name)) == parameters(getattr(Transaction, name))
 
@@ -213,7 +213,7 @@ def test_one_shot_watch_iterates_one_event(zk: Client) -> None:
         assert missing.next().type is EventType.NODE_CREATED
 
 
-def test_waiting_for_event_can_have_timeout(zk: Client) -> None:
+def test_wait_for_event_raises_timeout_error_after_timeout(zk: Client) -> None:
     with zk.watch("/a") as events:
         with pytest.raises(TimeoutError):
             events.next(timeout=0.01)
@@ -237,7 +237,7 @@ def test_end_of_block_wakes_thread_waiting_for_events(server: Server) -> None:
             waiting.result(DEADLINE_S)
 
 
-def test_watch_block_can_be_left_after_client_closed(server: Server) -> None:
+def test_watch_block_exits_after_client_closed(server: Server) -> None:
     zk = Client(server.hosts)
     zk.start()
 
@@ -273,7 +273,7 @@ def test_waiting_thread_does_not_block_others(server: Server, zk: Client) -> Non
         waiting.result(DEADLINE_S)
 
 
-def test_call_in_thread_of_client_is_refused(zk: Client) -> None:
+def test_call_in_event_loop_thread_is_refused(zk: Client) -> None:
     zk.create("/a")
 
     with pytest.raises(RuntimeError, match="wait forever"):
@@ -301,7 +301,7 @@ def test_client_continues_after_interrupted_call(server: Server, zk: Client, err
     assert zk.statistics().in_flight == 0
 
 
-# --- the end ---
+# --- starting, closing and forking ---
 
 
 def test_close_stops_session_and_thread(server: Server) -> None:
@@ -321,7 +321,7 @@ def test_close_stops_session_and_thread(server: Server) -> None:
         zk.start()
 
 
-def test_unstarted_client_error_shows_with_statement(server: Server) -> None:
+def test_error_of_unstarted_client_suggests_with_statement(server: Server) -> None:
     zk = Client(server.hosts)
 
     with pytest.raises(RuntimeError, match="with Client"):
@@ -356,15 +356,15 @@ def test_client_in_forked_child_raises(server: Server, zk: Client) -> None:
             zk.get("/")
         return str(refused.value)
 
-    reported = reported_by_child(report)
+    reported = call_in_child(report)
 
     assert zk.get("/") is not None
     assert "belongs to the parent of this forked process" in reported
 
 
-def test_client_starts_and_stops_in_milliseconds(server: Server) -> None:
+def test_client_starts_and_stops_within_milliseconds(server: Server) -> None:
     took: list[float] = []
-    for _ in repeated(took, 0.1):
+    for _ in repeat_until_fast(took, 0.1):
         began = time.monotonic()
         with Client(server.hosts) as zk:
             zk.exists("/")

@@ -1,4 +1,4 @@
-"""The end of a client for threads: at the end of the interpreter, without resources, and after Ctrl-C."""
+"""The end of a blocking client: at interpreter exit, without resources, and after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pytest
-from support.child import reported_by_child
+from support.child import call_in_child
 from support.waiting import DEADLINE_S, PROMPT_S
 
 from zoolet.client import ClosedError, ConnectionLossError, State, blocking
-from zoolet.client.aio.fork import FORKED
+from zoolet.client.aio.fork import FORKED_MESSAGE
 from zoolet.client.blocking import loop_thread
 from zoolet.client.recipes import LockLostError
 from zoolet.testing import Server
 
 # --- the end of the interpreter, and machines without resources ---
 
-AT_EXIT: Final = """
+AT_EXIT_PROGRAM: Final = """
 import os, sys
 from zoolet.client import ClosedError, blocking
 from zoolet.client.blocking.recipes import Lock, NodeCache
@@ -58,8 +58,8 @@ holder = Holder(sys.argv[1])  # deleted with this module, after the handlers of 
     ],
 )
 @pytest.mark.parametrize("away", [False, True], ids=["with server", "without server"])
-def test_use_at_end_of_interpreter_does_not_hang(server: Server, how: str, expected: str, away: bool) -> None:
-    program = AT_EXIT.replace("HOW(self)", how)
+def test_client_used_at_interpreter_exit_does_not_hang(server: Server, how: str, expected: str, away: bool) -> None:
+    program = AT_EXIT_PROGRAM.replace("HOW(self)", how)
     if away:
         program += "print('ready', flush=True)\nsys.stdin.readline()\n"
 
@@ -81,7 +81,7 @@ def test_use_at_end_of_interpreter_does_not_hang(server: Server, how: str, expec
     assert away or not server.sessions()
 
 
-NO_DESCRIPTORS: Final = """
+NO_DESCRIPTORS_PROGRAM: Final = """
 import os, resource, sys
 from zoolet.client import blocking
 client = blocking.Client(sys.argv[1])
@@ -105,7 +105,7 @@ except OSError as error:
 @pytest.mark.parametrize("left", [0, 1, 2])
 def test_start_without_file_descriptors_raises(server: Server, left: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", NO_DESCRIPTORS, server.hosts, str(left)],
+        [sys.executable, "-c", NO_DESCRIPTORS_PROGRAM, server.hosts, str(left)],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
@@ -129,7 +129,9 @@ def interrupt() -> Iterator[Callable[[], object]]:
 
 
 @pytest.mark.parametrize("state", [State.SUSPENDED, State.LOST])
-def test_ctrl_c_ends_block_without_server(server: Server, state: State, interrupt: Callable[[], object]) -> None:
+def test_ctrl_c_ends_block_soon_while_server_is_unreachable(
+    server: Server, state: State, interrupt: Callable[[], object]
+) -> None:
     def leave(zk: blocking.Client) -> None:
         with blocking.recipes.Party(zk, "/party", b"me", stop_timeout=DEADLINE_S):
             server.refuse_connections()
@@ -159,7 +161,7 @@ def test_ctrl_c_ends_entry_to_block(server: Server, kind: Any, interrupt: Callab
         assert zk.children("/") == ["zookeeper"]
 
 
-def test_operation_timeout_limits_entry_to_block(server: Server) -> None:
+def test_operation_timeout_limits_entry_to_offline_cache_block(server: Server) -> None:
     with blocking.Client(server.hosts) as zk:
         server.refuse_connections()
         server.drop("all")
@@ -207,8 +209,8 @@ def test_start_can_be_repeated_after_failure(server: Server, monkeypatch: pytest
     server.wait_for(lambda: threading.active_count() == threads)
 
 
-class FromHandler(RuntimeError):
-    """A signal handler's error of the same type as the errors that Python raises when no thread can start."""
+class HandlerError(RuntimeError):
+    """An error of a signal handler, of the same type as Python's error when no thread can start."""
 
 
 def test_runtime_error_of_handler_is_raised_unchanged(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,18 +221,18 @@ def test_runtime_error_of_handler_is_raised_unchanged(server: Server, monkeypatc
         start(*args)
 
         def handle() -> None:
-            raise FromHandler
+            raise HandlerError
 
         handle()
 
     monkeypatch.setattr(loop_thread._thread, "start_new_thread", interrupted)
-    with pytest.raises(FromHandler):
+    with pytest.raises(HandlerError):
         zk.start()
     monkeypatch.undo()
     server.wait_for(lambda: threading.active_count() == threads)
 
 
-def test_early_interrupt_limits_end_of_block(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_before_call_waits_shortens_exit_of_block(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with blocking.Client(server.hosts) as zk:
         result, calls = loop_thread.LoopThread._result, []
 
@@ -247,7 +249,7 @@ def test_early_interrupt_limits_end_of_block(server: Server, monkeypatch: pytest
         assert time.monotonic() - began < 2 * PROMPT_S
 
 
-LATE: Final = """
+LATE_PROGRAM: Final = """
 import atexit, os, sys
 atexit.register(lambda: late.append(Late()))  # before the import: it is called after the client's own function
 from zoolet.client import blocking
@@ -270,10 +272,10 @@ class Late:
 
 
 def test_client_started_at_exit_does_not_hang(server: Server) -> None:
-    program = [sys.executable, "-c", LATE, server.hosts]
+    program = [sys.executable, "-c", LATE_PROGRAM, server.hosts]
     done = subprocess.run(program, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
-    # Python 3.12.0 and 3.12.1 start no thread at exit, and the client is not running.
+    # Python 3.12.0 and 3.12.1 cannot start a thread at exit, so there the client reports that it is not running.
     assert re.match(
         "this Client (cannot be used, because the interpreter is shutting down|is not running)", done.stdout
     )
@@ -296,22 +298,22 @@ def test_finalizer_in_thread_of_loop_can_close(server: Server) -> None:
     zk.close()
 
 
-def test_unstarted_client_can_be_started_in_a_child(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unstarted_client_can_start_in_forked_child(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     zk = blocking.Client(server.hosts)
-    monkeypatch.setattr(loop_thread.os, "getpid", lambda: 1)  # as in a child
+    monkeypatch.setattr(loop_thread.os, "getpid", lambda: 1)  # as if this were a forked child
     with pytest.raises(RuntimeError, match="this Client is not running"):
         zk.get("/")
     with zk:
         assert zk.exists("/") is not None
-        monkeypatch.undo()  # as in a child of that child
-        with pytest.raises(RuntimeError, match=FORKED):
+        monkeypatch.undo()  # as if a forked child had forked again
+        with pytest.raises(RuntimeError, match=FORKED_MESSAGE):
             zk.get("/")
         monkeypatch.setattr(loop_thread.os, "getpid", lambda: 1)
 
 
 def test_child_forked_during_start_does_not_hang(server: Server) -> None:
     zk = blocking.Client(server.hosts)
-    zk.loop_thread.start()  # the first half of start()
+    zk.loop_thread.start()  # start() calls this first; the fork happens before the rest
 
     def report() -> str:
         with pytest.raises(RuntimeError) as refused:
@@ -319,7 +321,7 @@ def test_child_forked_during_start_does_not_hang(server: Server) -> None:
         zk.close()
         return f"{refused.value}; closed"
 
-    reported = reported_by_child(report)
+    reported = call_in_child(report)
     zk.loop_thread.stop()
 
-    assert reported == f"{FORKED}; closed"
+    assert reported == f"{FORKED_MESSAGE}; closed"

@@ -22,7 +22,7 @@ from zoolet.testing import Server
 def handler() -> Iterator[Callable[[Callable[[], Any]], Any]]:
     """A function that calls its argument, as a signal handler would while the main thread holds a lock."""
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(int).result()  # its thread must be running, because a thread starts with a lock
+        pool.submit(int).result()  # starts the thread now, because starting a thread takes a lock
         yield lambda function: pool.submit(function).result(DEADLINE_S)
 
 
@@ -38,7 +38,7 @@ def stream() -> Iterator[logging.StreamHandler[io.StringIO]]:
     logger.removeHandler(handler)
 
 
-def lines(stream: logging.StreamHandler[io.StringIO]) -> list[str]:
+def logged_states(stream: logging.StreamHandler[io.StringIO]) -> list[str]:
     """Return the logged states."""
     return [line.split(" is ")[1].split(":")[0] for line in stream.stream.getvalue().splitlines()]
 
@@ -51,11 +51,11 @@ def test_loop_does_not_wait_for_log_handler(
         with stream.lock:
             server.drop("all")
             handler(lambda: zk.exists("/"))
-            assert lines(stream) == ["connected"]
-        server.wait_for(lambda: lines(stream) == ["connected", "suspended", "connected"])
+            assert logged_states(stream) == ["connected"]
+        server.wait_for(lambda: logged_states(stream) == ["connected", "suspended", "connected"])
 
 
-def test_records_are_logged_after_close(
+def test_close_does_not_wait_for_log_handler(
     server: Server, handler: Callable[..., Any], stream: logging.StreamHandler[io.StringIO]
 ) -> None:
     zk = Client(server.hosts)
@@ -63,16 +63,18 @@ def test_records_are_logged_after_close(
     assert stream.lock is not None
     with stream.lock:
         handler(zk.close)
-    server.wait_for(lambda: lines(stream) == ["connected", "closed"])
+    server.wait_for(lambda: logged_states(stream) == ["connected", "closed"])
 
 
-def test_record_is_logged_before_the_call_returns(server: Server, stream: logging.StreamHandler[io.StringIO]) -> None:
+def test_loop_log_record_is_written_before_client_call_returns(
+    server: Server, stream: logging.StreamHandler[io.StringIO]
+) -> None:
     with Client(server.hosts):
-        assert lines(stream) == ["connected"]
-    assert lines(stream) == ["connected", "closed"]
+        assert logged_states(stream) == ["connected"]
+    assert logged_states(stream) == ["connected", "closed"]
 
 
-class Failing(logging.Handler):
+class FailingHandler(logging.Handler):
     """A log handler that fails for each record but the first."""
 
     def __init__(self) -> None:
@@ -87,15 +89,15 @@ class Failing(logging.Handler):
         return True
 
 
-class Keeping(logging.Handler):
-    """A log handler that keeps the records."""
+class KeepingHandler(logging.Handler):
+    """A log handler that stores the records in a list."""
 
     def __init__(self) -> None:
         super().__init__()
         self.records: list[logging.LogRecord] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record."""
+        """Append a record to the list."""
         self.records.append(record)
 
 
@@ -116,10 +118,10 @@ async def log_in_loop(*texts: str) -> None:
         logging.getLogger("zoolet.client").warning(text)
 
 
-def test_log_handler_that_raises_breaks_nothing(
+def test_loop_continues_after_log_handler_raises(
     server: Server, zk: Client, logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing = Failing()
+    failing = FailingHandler()
     logger.addHandler(failing)
     zk.use(lambda _: log_in_loop("one", "two", "three"))
 
@@ -128,7 +130,7 @@ def test_log_handler_that_raises_breaks_nothing(
     assert zk.exists("/") is not None
 
 
-def test_filter_applies_to_records_of_loop(
+def test_logger_filter_applies_to_records_of_loop(
     zk: Client, logger: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
     logger.addFilter(lambda record: "secret" not in record.getMessage())
@@ -140,8 +142,8 @@ def test_filter_applies_to_records_of_loop(
 def test_backlog_of_blocked_log_handler_is_bounded(
     server: Server, zk: Client, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "MAX_WAITING", 3)
-    handler = Keeping()
+    monkeypatch.setattr(log, "MAX_WAITING_RECORDS", 3)
+    handler = KeepingHandler()
     logger.addHandler(handler)
     assert handler.lock is not None
     with handler.lock:
@@ -153,31 +155,31 @@ def test_backlog_of_blocked_log_handler_is_bounded(
     assert texts[1] == "6 records of the client were not logged, because the log handlers are slow"
 
 
-def test_loop_logs_itself_without_threads(
+def test_event_loop_writes_log_itself_if_no_thread_can_start(
     zk: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    monkeypatch.setattr(log.of_loops, "writer", None)
+    monkeypatch.setattr(log.loop_record_filter, "writer", None)
     monkeypatch.setattr(log._thread, "start_new_thread", refuse)  # type: ignore[attr-defined]
     zk.use(lambda _: log_in_loop("text"))
     assert "text" in caplog.text
 
 
-def test_forked_child_logs_with_a_writer_of_its_own(
+def test_forked_child_starts_its_own_log_writer_thread(
     zk: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zk.use(lambda _: log_in_loop("one"))
-    writer = log.of_loops.writer
+    writer = log.loop_record_filter.writer
     assert writer is not None
-    monkeypatch.setattr(writer, "pid", 0)  # as in a child
+    monkeypatch.setattr(writer, "pid", 0)  # as if this were a forked child
     zk.use(lambda _: log_in_loop("two"))
-    assert log.of_loops.writer is not writer
+    assert log.loop_record_filter.writer is not writer
     assert "two" in caplog.text
 
 
-def test_loop_writes_without_log_handlers(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warning_reaches_stderr_without_log_handlers(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("zoolet.client")
     logger.propagate = False
     try:
@@ -189,39 +191,39 @@ def test_loop_writes_without_log_handlers(server: Server, capsys: pytest.Capture
     assert "is suspended" in capsys.readouterr().err
 
 
-THREADS: Final[AbstractContextManager[object]] = threading._active_limbo_lock  # type: ignore[attr-defined]
+THREADS_LOCK: Final[AbstractContextManager[object]] = threading._active_limbo_lock  # type: ignore[attr-defined]
 
 
-def test_close_does_not_wait_for_lock_of_threads(server: Server, handler: Callable[..., Any]) -> None:
+def test_client_close_does_not_wait_for_threading_module_lock(server: Server, handler: Callable[..., Any]) -> None:
     zk = Client(server.hosts)
     zk.start()
-    with THREADS:
+    with THREADS_LOCK:
         handler(zk.close)
         assert not server.sessions()
     server.wait_for(lambda: "zoolet-client" not in [thread.name for thread in threading.enumerate()])
 
 
-def test_start_limits_its_wait_for_lock_of_threads(
+def test_client_start_limits_wait_for_threading_module_lock(
     server: Server, handler: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_thread, "START_TIMEOUT", 0.02)
     zk = Client(server.hosts)
-    with THREADS, pytest.raises(RuntimeError, match=r"this Client did not start within 0\.02 s"):
+    with THREADS_LOCK, pytest.raises(RuntimeError, match=r"this Client did not start within 0\.02 s"):
         handler(zk.start)
     server.wait_for(lambda: "zoolet-client" not in [thread.name for thread in threading.enumerate()])
 
 
-def test_look_up_does_not_wait_for_lock_of_threads(
+def test_name_lookup_does_not_wait_for_threading_module_lock(
     server: Server, handler: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *args, **options: real("127.0.0.1", *args, **options))
-    with Client(f"zk.example:{server.port}") as zk, THREADS:
+    with Client(f"zk.example:{server.port}") as zk, THREADS_LOCK:
         server.drop("all")
         assert handler(lambda: zk.exists("/")) is not None
 
 
-def test_loop_does_not_wait_for_start_of_handler(server: Server, handler: Callable[..., Any]) -> None:
+def test_event_loop_does_not_wait_for_start_of_handler_thread(server: Server, handler: Callable[..., Any]) -> None:
     led = threading.Event()
 
     def lead() -> None:
@@ -230,7 +232,7 @@ def test_loop_does_not_wait_for_start_of_handler(server: Server, handler: Callab
 
     with Client(server.hosts) as zk, ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
-        with THREADS:
+        with THREADS_LOCK:
             leading = pool.submit(recipes.Election(zk, "/leader").run, lead)
             server.wait_for(lambda: bool(server.tree().get("/leader")))
             handler(lambda: zk.exists("/"))
@@ -239,7 +241,7 @@ def test_loop_does_not_wait_for_start_of_handler(server: Server, handler: Callab
             leading.result(DEADLINE_S)
 
 
-def test_handler_that_cannot_start_fails_its_call(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_fails_if_handler_thread_cannot_start(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -22,7 +22,7 @@ from support.waiting import DEADLINE_S
 from zoolet.client.blocking import Client, loop_thread, recipes, thread_call
 from zoolet.testing import Server
 
-INTERRUPTS: Final = int(os.environ.get("ZOOLET_INTERRUPTS", "0")) or effort(30, 100)
+INTERRUPTS_PER_KIND: Final = int(os.environ.get("ZOOLET_INTERRUPTS", "0")) or effort(30, 100)
 """Interrupts of each kind. ``make interrupts`` makes 20,000 of each."""
 
 
@@ -31,10 +31,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 class Interrupted(Exception):
-    """Raised by the signal handler."""
+    """The error that the signal handler raises."""
 
 
-def in_client(frame: FrameType | None) -> bool:
+def is_called_by_client(frame: FrameType | None) -> bool:
     """Return whether the client has called the function of a frame."""
     while frame is not None:
         if frame.f_globals["__name__"] == loop_thread.__name__:
@@ -72,7 +72,7 @@ class Interrupts:
             signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
             self.handled += 1
             self._react()
-            if self._raises and not (self.spares_the_test and not in_client(frame)):
+            if self._raises and not (self.spares_the_test and not is_called_by_client(frame)):
                 raise Interrupted
 
     def during(self, step: Callable[[], object]) -> None:
@@ -114,7 +114,7 @@ def block(make: Callable[[Client], Any]) -> Callable[[Client], None]:
 
 
 def acquire(zk: Client) -> None:
-    """Acquire a lock without a block, and release it, even if that is interrupted."""
+    """Acquire a lock without a block, and release it, even if the release is interrupted."""
     lease = None
     try:
         lease = zk.lock("/lock").acquire()
@@ -132,7 +132,7 @@ def acquire_in_block(zk: Client) -> None:
         pass
 
 
-def iterate(zk: Client) -> None:
+def iterate_changes(zk: Client) -> None:
     """Iterate over the changes of a cache."""
     with recipes.NodeCache(zk, "/data") as cache, cache.changes() as changes:
         next(changes)
@@ -148,21 +148,21 @@ STEPS: Final[dict[str, Callable[[Client], object]]] = {
     "acquire": acquire,
     "Semaphore": block(lambda zk: recipes.Semaphore(zk, "/pool", 1)),
     "Election": block(lambda zk: recipes.Election(zk, "/election")),
-    "iterator": iterate,
+    "iterator": iterate_changes,
 }
 HANDLERS: Final = {"calls": (True, False), "raises": (False, True), "calls and raises": (True, True)}
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
 @pytest.mark.parametrize("kind", STEPS)
-def test_interrupted_call_leaves_nothing(server: Server, kind: str, handler: str) -> None:
+def test_interrupted_call_cleans_up(server: Server, kind: str, handler: str) -> None:
     calls, raises = HANDLERS[handler]
     with Client(server.hosts) as zk:
         zk.create("/data", b"v")
         before = zk.statistics()
 
         with interrupts(f"{kind} {handler}", lambda: zk.exists("/data") if calls else None, raises=raises) as signals:
-            while signals.handled < INTERRUPTS:
+            while signals.handled < INTERRUPTS_PER_KIND:
                 signals.during(lambda: STEPS[kind](zk))
 
         server.wait_for(lambda: zk.statistics().idle)
@@ -180,11 +180,11 @@ def test_interrupted_block_leaves_no_thread_or_session(server: Server) -> None:
             pass
 
     with interrupts("client", lambda: None, raises=True) as signals:
-        while signals.handled < INTERRUPTS:
+        while signals.handled < INTERRUPTS_PER_KIND:
             signals.during(open_and_close)
 
     server.wait_for(lambda: threading.active_count() == threads)
-    server.wait_for(lambda: not server.sessions())  # a session of an interrupted handshake expires
+    server.wait_for(lambda: not server.sessions())  # the server expires a session if its handshake was interrupted
 
 
 def test_interrupted_iterator_skips_no_item(server: Server) -> None:
@@ -193,19 +193,21 @@ def test_interrupted_iterator_skips_no_item(server: Server) -> None:
         zk.create("/data", b"0")
         seen: list[Any] = []
         with zk.watch("/data") as events:
-            for number in range(3 * INTERRUPTS):
+            for number in range(3 * INTERRUPTS_PER_KIND):
                 zk.set("/data", b"%d" % number)
                 while len(seen) <= number:
                     signals.during(lambda: seen.append(events.next(DEADLINE_S)))
-        assert len(seen) == 3 * INTERRUPTS
+        assert len(seen) == 3 * INTERRUPTS_PER_KIND
         assert signals.handled > 0
 
 
 @pytest.mark.parametrize("kind", ["Lock", "acquire", "acquire in block", "NodeCache"])
 @pytest.mark.parametrize("number", range(1, 4))
-def test_second_signal_leaves_nothing(server: Server, number: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_with_interrupted_cancellation_cleans_up(
+    server: Server, number: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first signal interrupts a wait, the second the cancellation of the interrupted call."""
-    wait, in_loop = thread_call.ThreadCall.wait, loop_thread.LoopThread._in_loop
+    wait, in_loop = thread_call.ThreadCall.wait, loop_thread.LoopThread._schedule_in_loop
     waits, ends = [0], [0]
 
     def interrupted_wait(call: Any) -> Any:
@@ -223,14 +225,14 @@ def test_second_signal_leaves_nothing(server: Server, number: int, kind: str, mo
     with Client(server.hosts) as zk:
         zk.create("/data", b"v")
         monkeypatch.setattr(thread_call.ThreadCall, "wait", interrupted_wait)
-        monkeypatch.setattr(loop_thread.LoopThread, "_in_loop", interrupted_end)
+        monkeypatch.setattr(loop_thread.LoopThread, "_schedule_in_loop", interrupted_end)
         with contextlib.suppress(Interrupted):
             (acquire_in_block if kind == "acquire in block" else STEPS[kind])(zk)
         monkeypatch.undo()
         server.wait_for(lambda: zk.statistics().idle and not ephemerals(server) and not server.watches())
 
 
-class Knot:
+class FinalizedCycle:
     """An object in a reference cycle, whose finalizer calls the client."""
 
     finalized: ClassVar[int] = 0
@@ -240,20 +242,21 @@ class Knot:
         self.self = self
 
     def __del__(self) -> None:
-        if threading.current_thread() is threading.main_thread():  # elsewhere it would wait for its own thread
+        # In the client's thread, the call would wait for itself.
+        if threading.current_thread() is threading.main_thread():
             assert self.zk.exists("/") is not None
-            Knot.finalized += 1
+            FinalizedCycle.finalized += 1
 
 
 @pytest.mark.parametrize("kind", STEPS)
-def test_finalizer_can_call_the_client(server: Server, kind: str) -> None:
+def test_finalizer_can_call_client_during_any_operation(server: Server, kind: str) -> None:
     with Client(server.hosts) as zk:
         zk.create("/data", b"v")
-        Knot.finalized, thresholds = 0, gc.get_threshold()
+        FinalizedCycle.finalized, thresholds = 0, gc.get_threshold()
         gc.set_threshold(1)
         try:
-            while Knot.finalized < INTERRUPTS:
-                Knot(zk)
+            while FinalizedCycle.finalized < INTERRUPTS_PER_KIND:
+                FinalizedCycle(zk)
                 STEPS[kind](zk)
         finally:
             gc.set_threshold(*thresholds)
@@ -262,7 +265,7 @@ def test_finalizer_can_call_the_client(server: Server, kind: str) -> None:
         assert ephemerals(server) == []
 
 
-# --- blocks that are dropped ---
+# --- blocks whose exit is interrupted or never called ---
 
 
 def test_lock_is_free_while_interrupt_is_handled(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,21 +275,21 @@ def test_lock_is_free_while_interrupt_is_handled(zk: Client, monkeypatch: pytest
     with monkeypatch.context() as patch, pytest.raises(Interrupted) as caught, zk.lock("/lock"):
         patch.setattr(loop_thread.LoopThread, "run_to_completion", interrupted)
 
-    assert caught.value.__traceback__ is not None  # it refers to the block
+    assert caught.value.__traceback__ is not None  # the traceback refers to the block
     with zk.lock("/lock", timeout=DEADLINE_S):
         pass
 
 
-def holding(zk: Client) -> Iterator[None]:
+def holding_lock(zk: Client) -> Iterator[None]:
     """Hold a lock between two steps."""
     with zk.lock("/lock"):
         yield
 
 
 @pytest.mark.parametrize("in_loop", [False, True], ids=["", "in the thread of the loop"])
-def test_collected_block_is_left(server: Server, zk: Client, in_loop: bool) -> None:
+def test_garbage_collected_block_exits(server: Server, zk: Client, in_loop: bool) -> None:
     def hold() -> None:
-        knot: list[Any] = [holding(zk)]
+        knot: list[Any] = [holding_lock(zk)]
         next(knot[0])
         knot.append(knot)
 
@@ -306,10 +309,10 @@ def test_collected_block_is_left(server: Server, zk: Client, in_loop: bool) -> N
     server.wait_for(lambda: not ephemerals(server))
 
 
-def test_block_of_interrupt_in_reference_cycle_is_left(server: Server, zk: Client) -> None:
+def test_block_in_reference_cycle_exits_on_collection(server: Server, zk: Client) -> None:
     def enter() -> None:
         lock = zk.lock("/lock")
-        knot: list[Any] = [lock.__exit__]  # as in a traceback
+        knot: list[Any] = [lock.__exit__]  # a traceback also keeps the exit method in a reference cycle
         lock.__enter__()
         knot.append(knot)
 

@@ -37,7 +37,7 @@ def test_blocking_lock_excludes_threads(zoolet: Server) -> None:
     assert ephemerals(zoolet) == []
 
 
-def test_blocking_lock_times_out_and_flags_loss(zoolet: Server) -> None:
+def test_blocking_lock_raises_timeout_error_and_reports_loss(zoolet: Server) -> None:
     with BlockingClient(zoolet.hosts) as one, BlockingClient(zoolet.hosts) as two:
         with one.lock("/lock") as held:
             with pytest.raises(TimeoutError), two.lock("/lock", timeout=0.02):

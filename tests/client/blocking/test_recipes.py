@@ -21,7 +21,7 @@ from zoolet.client.recipes._base import INTERNAL
 from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.testing import Server, hold
 
-# --- parity ---
+# --- same names as the asyncio recipes ---
 
 
 def test_blocking_module_contains_all_recipes() -> None:
@@ -30,7 +30,7 @@ def test_blocking_module_contains_all_recipes() -> None:
         assert inspect.getdoc(getattr(blocking, name)) == inspect.getdoc(getattr(recipes, name))
 
 
-MAKE: Final[dict[str, Callable[[Client], Any]]] = {
+RECIPE_FACTORIES: Final[dict[str, Callable[[Client], Any]]] = {
     "Barrier": lambda zk: blocking.Barrier(zk, "/x"),
     "ChildrenCache": lambda zk: blocking.ChildrenCache(zk, "/x"),
     "Config": lambda zk: blocking.Config(zk, "/x"),
@@ -62,13 +62,13 @@ MAKE: Final[dict[str, Callable[[Client], Any]]] = {
 }
 
 
-def test_make_covers_every_recipe() -> None:
-    assert set(MAKE) == set(blocking.RECIPES)
+def test_recipe_factories_of_tests_cover_every_recipe() -> None:
+    assert set(RECIPE_FACTORIES) == set(blocking.RECIPES)
 
 
-@for_each("name", MAKE)
+@for_each("name", RECIPE_FACTORIES)
 def test_recipe_has_all_public_names_of_asyncio_recipe(zk: Client, name: str) -> None:
-    made = MAKE[name](zk)
+    made = RECIPE_FACTORIES[name](zk)
 
     for member in dir(getattr(recipes, name)):
         if not member.startswith("_"):
@@ -79,15 +79,15 @@ def test_recipe_has_all_public_names_of_asyncio_recipe(zk: Client, name: str) ->
                 assert "was not entered" in str(error)  # noqa: PT017
 
 
-@pytest.mark.parametrize("name", [name for name in MAKE if hasattr(getattr(recipes, name), "__aenter__")])
+@pytest.mark.parametrize("name", [name for name in RECIPE_FACTORIES if hasattr(getattr(recipes, name), "__aenter__")])
 def test_recipe_block_leaves_no_ephemeral_node(server: Server, zk: Client, name: str) -> None:
-    with MAKE[name](zk):
+    with RECIPE_FACTORIES[name](zk):
         pass
 
     server.wait_for(lambda: not any(view.ephemeral_owner for view in server.tree().values()), DEADLINE_S)
 
 
-# --- one by one ---
+# --- each recipe ---
 
 
 def test_lease_reports_state_and_guards_transaction(server: Server, zk: Client) -> None:
@@ -145,7 +145,7 @@ def test_threads_release_their_own_semaphore_leases(server: Server, zk: Client) 
         jobs[1].result(DEADLINE_S)
 
 
-def test_readers_and_writers(zk: Client) -> None:
+def test_read_write_lock_excludes_and_downgrades(zk: Client) -> None:
     lock = blocking.ReadWriteLock(zk, "/rw")
     with lock.read(), lock.read(), pytest.raises(TimeoutError):
         lock.write().acquire(timeout=0.05)
@@ -155,7 +155,7 @@ def test_readers_and_writers(zk: Client) -> None:
         reader.release()
 
 
-def test_queues_counters_and_ids(zk: Client) -> None:
+def test_queues_counters_and_ids_return_values(zk: Client) -> None:
     queue, counter = blocking.Queue(zk, "/q"), blocking.Counter(zk, "/n")
     queue.put(b"1")
     assert queue.get(timeout=DEADLINE_S) == b"1"
@@ -197,7 +197,7 @@ def test_party_reports_other_members(zk: Client, server: Server) -> None:
         assert changes.next(timeout=DEADLINE_S) is not None
 
 
-def test_worker_handlers_are_functions_that_may_block(zk: Client) -> None:
+def test_worker_handlers_may_block(zk: Client) -> None:
     def handle(task: str, value: Any) -> Any:
         time.sleep(0.01)
         return value * 2
@@ -259,7 +259,7 @@ def test_close_wakes_waiting_threads_immediately(server: Server, what: str, afte
         assert isinstance(error, ClosedError) or (what == "state" and error is None), repr(error)
 
 
-def test_event_at_timeout_is_not_lost(zk: Client) -> None:
+def test_watch_event_arriving_at_timeout_is_not_lost(zk: Client) -> None:
     count = 200
     with zk.watch("/a", recursive=True) as watch, ThreadPoolExecutor() as pool:
         zk.create("/a")
@@ -277,7 +277,7 @@ def test_event_at_timeout_is_not_lost(zk: Client) -> None:
     assert seen == count + 1
 
 
-def test_acquire_timeout_leaves_no_unowned_lock(server: Server, zk: Client) -> None:
+def test_timed_out_acquire_holds_no_lock(server: Server, zk: Client) -> None:
     lock = blocking.Lock(zk, "/lock")
     for microseconds in range(0, 6_000, 100):
         try:
@@ -305,7 +305,7 @@ def test_lock_granted_during_interruption_is_released(zk: Client, monkeypatch: p
     other.acquire(timeout=DEADLINE_S).release()
 
 
-def test_concurrent_handlers_block_no_connection(server: Server) -> None:
+def test_waiting_handlers_do_not_block_reconnect(server: Server) -> None:
     count, release = 12, threading.Event()
     together = threading.Barrier(count + 1)
 
@@ -328,7 +328,7 @@ def test_concurrent_handlers_block_no_connection(server: Server) -> None:
 
 
 @pytest.mark.parametrize("kind", ["election", "node election"])
-def test_each_leading_thread_leaves_own_leadership(server: Server, kind: str) -> None:
+def test_each_thread_leaves_its_own_leadership(server: Server, kind: str) -> None:
     with Client(server.hosts) as zk:
         make = {"election": blocking.Election, "node election": blocking.NodeElection}[kind]
         election = make(zk, "/e", b"me")
@@ -351,7 +351,7 @@ def test_each_leading_thread_leaves_own_leadership(server: Server, kind: str) ->
                 lease.raise_if_lost()
 
 
-def test_wrong_arguments_of_recipe_are_named(zk: Client) -> None:
+def test_recipe_error_names_missing_or_unknown_argument(zk: Client) -> None:
     with pytest.raises(TypeError, match=r"^Lock\(\) needs path$"):
         blocking.Lock(zk)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^Lock\(\) has no argument 'foo'$"):

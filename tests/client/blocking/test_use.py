@@ -33,7 +33,7 @@ from zoolet.client.serializers import json
 from zoolet.testing import Server
 
 
-def test_recipes_imported_after_lock_are_recipes(server: Server) -> None:
+def test_recipes_can_be_imported_after_first_lock(server: Server) -> None:
     program = f"""
 from zoolet.client.blocking import Client
 with Client({server.hosts!r}) as zk:
@@ -47,7 +47,7 @@ with Client({server.hosts!r}) as zk:
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
-def test_exit_in_user_function_reaches_caller(zk: Client) -> None:
+def test_system_exit_in_user_function_reaches_caller(zk: Client) -> None:
     zk.create("/a")
     for leave in (SystemExit(3), KeyboardInterrupt()):
 
@@ -76,7 +76,7 @@ def test_coroutine_or_non_callable_handler_is_refused(zk: Client) -> None:
         Election(zk, "/e").run(lambda leadership: lead(leadership))
 
 
-def test_interrupted_submission_is_cancelled(server: Server, zk: Client) -> None:
+def test_acquire_interrupted_during_submission_is_cancelled(server: Server, zk: Client) -> None:
     loop = zk.loop_thread._loop
     wake = loop._write_to_self
 
@@ -97,7 +97,7 @@ def test_interrupted_submission_is_cancelled(server: Server, zk: Client) -> None
     server.wait_for(lambda: zk.children("/l") == [])  # leaving the block still completes
 
 
-def test_views_of_subclass_have_its_type(server: Server) -> None:
+def test_views_of_client_subclass_are_instances_of_subclass(server: Server) -> None:
     class Mine(Client):
         def mine(self) -> str:
             return "mine"
@@ -107,7 +107,7 @@ def test_views_of_subclass_have_its_type(server: Server) -> None:
             assert view.mine() == "mine"
 
 
-def test_signatures_are_for_threads() -> None:
+def test_signatures_and_mocks_of_blocking_client_are_usable() -> None:
     assert (
         str(inspect.signature(Client.get))
         == "(self, path: 'str', *, timeout: 'float | None' = None) -> 'tuple[V, Stat]'"
@@ -119,7 +119,7 @@ def test_signatures_are_for_threads() -> None:
     assert not [name for name in dir(Client) if name.isupper()]
 
 
-def test_transactions_and_watches_precede_start() -> None:
+def test_transaction_and_watch_can_be_made_before_client_start() -> None:
     zk = Client("127.0.0.1:1")
     zk.transaction().create("/a")
     zk.watch("/a")
@@ -161,7 +161,7 @@ def test_iterator_gives_each_item_to_only_one_thread(zk: Client) -> None:
         cache.changes().next(timeout=-1)
 
 
-def test_missing_block_raises(zk: Client) -> None:
+def test_recipe_used_outside_its_block_raises(zk: Client) -> None:
     with pytest.raises(TypeError, match="context manager"), Counter(zk, "/n"):
         pass
     assert copy.copy(Counter(zk, "/n")).add() == 1
@@ -181,32 +181,32 @@ def test_call_during_close_is_refused(server: Server, monkeypatch: pytest.Monkey
         zk.exists("/a")
 
 
-WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
+CALLER_NAME: ContextVar[str] = ContextVar("CALLER_NAME", default="nobody")
 
 
-def test_handlers_run_in_the_context_of_their_caller(zk: Client) -> None:
+def test_handler_runs_in_context_of_its_caller(zk: Client) -> None:
     seen: list[str] = []
 
     def lead() -> None:
-        seen.append(WHO.get())
-        WHO.set("the handler")
+        seen.append(CALLER_NAME.get())
+        CALLER_NAME.set("the handler")
         if len(seen) == 2:
             raise ValueError("enough")
 
-    WHO.set("the caller")
+    CALLER_NAME.set("the caller")
     with pytest.raises(ValueError, match="enough"):
         Election(zk, "/leader").run(lead)
 
     assert seen == ["the caller", "the caller"]
 
 
-def test_worker_runs_in_the_context_of_its_caller(zk: Client) -> None:
-    WHO.set("the worker")
-    with Master(zk, "/jobs") as master, Worker(zk, "/jobs", "w", lambda name, value: WHO.get()):
+def test_worker_runs_in_context_of_its_caller(zk: Client) -> None:
+    CALLER_NAME.set("the worker")
+    with Master(zk, "/jobs") as master, Worker(zk, "/jobs", "w", lambda name, value: CALLER_NAME.get()):
         assert master.result(master.submit(1), timeout=DEADLINE_S)["result"] == "the worker"
 
 
-def test_iteration_that_ends_after_a_timeout_ends(zk: Client) -> None:
+def test_change_iterator_ends_with_block_after_earlier_timeout(zk: Client) -> None:
     with ChildrenCache(zk, "/") as cache:
         changes = cache.changes()
         next(changes)
@@ -216,7 +216,7 @@ def test_iteration_that_ends_after_a_timeout_ends(zk: Client) -> None:
         changes.next(DEADLINE_S)
 
 
-def test_items_are_returned_in_order_after_interrupts(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterators_return_items_in_order_after_interrupts(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async def numbers() -> Any:
         for number in range(6):
             yield number
@@ -237,7 +237,7 @@ def test_items_are_returned_in_order_after_interrupts(zk: Client, monkeypatch: p
     assert list(items) == [0, 1, 2, 3, 4, 5]
 
 
-def test_interrupted_use_releases_no_lease(server: Server, zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_client_use_call_keeps_lease(server: Server, zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     wait = thread_call.ThreadCall.wait
 
     def interrupted(call: Any) -> Any:
@@ -258,18 +258,18 @@ def test_interrupted_use_releases_no_lease(server: Server, zk: Client, monkeypat
         assert len(ephemerals(server)) == 1
 
 
-class Stopped(BaseException):
-    """Raised by a signal handler."""
+class SignalError(BaseException):
+    """The error that a signal handler raises."""
 
 
-def test_interrupt_after_call_loses_no_item(zk: Client) -> None:
+def test_interrupt_after_iterator_call_loses_no_item(zk: Client) -> None:
     """After the call, no function may run before the item is returned, because a signal handler could interrupt it."""
 
     def trace(frame: Any, event: str, _: object) -> None:
         if event == "return" and frame.f_code is loop_thread.LoopThread.run.__code__:
             ended.append(frame.f_back.f_code.co_name)
         elif event == "call" and ended:
-            raise Stopped
+            raise SignalError
 
     with NodeCache(zk, "/") as cache, zk.watch("/a") as watch:
         changes, states = cache.changes(), zk.states()
@@ -285,25 +285,25 @@ def test_interrupt_after_call_loses_no_item(zk: Client) -> None:
             ended.clear()
 
 
-def test_states_continue_after_interrupt(server: Server, zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_iterator_continues_after_interrupt(server: Server, zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     states, wait = zk.states(), thread_call.ThreadCall.wait
     assert next(states) is State.CONNECTED
 
     def interrupted(call: Any) -> Any:
         wait(call)
         monkeypatch.undo()
-        raise Stopped
+        raise SignalError
 
     server.drop(zk)
     monkeypatch.setattr(thread_call.ThreadCall, "wait", interrupted)
-    with pytest.raises(Stopped):
+    with pytest.raises(SignalError):
         next(states)
     assert [next(states), next(states)] == [State.SUSPENDED, State.CONNECTED]
     zk.close()
     assert list(states) == [State.CLOSED]
 
 
-def test_threads_share_states(server: Server, zk: Client) -> None:
+def test_threads_share_one_state_iterator(server: Server, zk: Client) -> None:
     states = zk.states()
     assert next(states) is State.CONNECTED
     with ThreadPoolExecutor(2) as pool:
@@ -312,7 +312,7 @@ def test_threads_share_states(server: Server, zk: Client) -> None:
         assert {one.result(DEADLINE_S) for one in seen} == {State.SUSPENDED, State.CONNECTED}
 
 
-def test_states_are_created_in_the_loop(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_iterator_is_created_in_event_loop_thread(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a different thread, a change could come between the first state and the first change."""
     threads, create = [], States.__init__
 
@@ -325,7 +325,7 @@ def test_states_are_created_in_the_loop(zk: Client, monkeypatch: pytest.MonkeyPa
     assert threads == ["zoolet-client"]
 
 
-def test_read_during_close_returns(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_is_readable_while_client_closes(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     lease, run = zk.lock("/lock").acquire(), loop_thread.LoopThread.run
 
     def close_first(thread: Any, do: Any, *args: Any) -> Any:

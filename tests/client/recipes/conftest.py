@@ -1,4 +1,4 @@
-"""The servers for tests of recipes in addition to the simulated one: the embedded server and Apache's server."""
+"""Servers for tests of recipes, in addition to the simulated server: the embedded server and Apache's server."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.kazoo_clients import kazoo_of
+from support.kazoo_clients import kazoo_client
 from support.leftovers import leftovers
-from support.simulation import client_of, with_client
+from support.simulation import make_client, with_client
 from support.waiting import DEADLINE_S
 
 from zoolet.client import Client
@@ -18,7 +18,7 @@ from zoolet.testing import Server
 
 def test_waiter_passes_when_barrier_is_removed() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             barrier = Barrier(zk, "/up/b")
             assert await barrier.create()
             assert not await barrier.create()
@@ -47,7 +47,7 @@ def test_wait_timeout_leaves_no_watch() -> None:
 
 def test_barrier_wait_survives_drops_and_session_loss() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             await Barrier(zk, "/b").create()
             wait = asyncio.ensure_future(Barrier(zk, "/b").wait())
             await asyncio.sleep(1)
@@ -62,7 +62,7 @@ def test_barrier_wait_survives_drops_and_session_loss() -> None:
     with_client(main)
 
 
-def test_cancelled_barrier_wait_leaves_nothing() -> None:
+def test_cancelled_barrier_wait_cleans_up() -> None:
     async def wait(zk: Client) -> None:
         with pytest.raises(TimeoutError):
             await Barrier(zk, "/b").wait(timeout=5)
@@ -71,7 +71,7 @@ def test_cancelled_barrier_wait_leaves_nothing() -> None:
 
 
 async def test_barrier_interoperates_with_kazoo() -> None:
-    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+    async with Server() as server, make_client(server) as zk, kazoo_client(server) as kazoo:
         theirs, ours = kazoo.Barrier("/b"), Barrier(zk, "/b")
         await asyncio.to_thread(theirs.create)
         assert not await ours.create()

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from support.cancellation import cancel_everywhere
 from support.leftovers import leftovers
-from support.simulation import client_of, eventually, with_client
+from support.simulation import eventually, make_client, with_client
 
 from zoolet.client import AuthFailedError, Client, ClosedError, serializers
 from zoolet.client.recipes import ChildrenCache, Config, NodeCache, TreeCache
 from zoolet.testing import Server, delay, drop_request, hold, lose_reply
 
-EVERY = [NodeCache, ChildrenCache, TreeCache]
+CACHE_CLASSES = [NodeCache, ChildrenCache, TreeCache]
 
 
 # --- every cache ---
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("kind", CACHE_CLASSES)
 def test_cache_of_closed_client_raises(kind: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.aclose()
@@ -31,8 +31,8 @@ def test_cache_of_closed_client_raises(kind: Any) -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_cancelled_cache_leaves_nothing(kind: Any) -> None:
+@pytest.mark.parametrize("kind", CACHE_CLASSES)
+def test_cancelled_cache_entry_cleans_up(kind: Any) -> None:
     async def enter(zk: Client) -> None:
         async with kind(zk, "/a"):
             await asyncio.sleep(1)
@@ -41,9 +41,9 @@ def test_cancelled_cache_leaves_nothing(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["drop", "expire"])
-def test_changes_by_others_during_an_absence_are_found(how: str) -> None:
+def test_cache_finds_changes_made_while_disconnected(how: str) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             server.populate({"/a": {"gone": "1", "changed": "1", "again": "1", "same": "1"}})
             async with (
                 NodeCache(zk, "/a/changed") as node,
@@ -88,10 +88,10 @@ def test_cache_continues_after_unreadable_value(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
-@pytest.mark.parametrize("kind", EVERY)
-def test_lost_replies_make_no_difference(kind: Any, action: Any) -> None:
+@pytest.mark.parametrize("kind", CACHE_CLASSES)
+def test_cache_converges_despite_lost_messages(kind: Any, action: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             await other.create("/a", b"1")
             with server.fault(action(), client=zk, probability=0.3, times=10, strict=True):
                 async with kind(zk, "/a") as cache:
@@ -111,7 +111,7 @@ def test_lost_replies_make_no_difference(kind: Any, action: Any) -> None:
 
 def test_node_cache_follows_creation_and_deletion() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, NodeCache(zk, "/a") as cache:
+        async with make_client(server, seed=6) as other, NodeCache(zk, "/a") as cache:
             assert (cache.value, cache.stat) == (None, None)
             await other.create("/a", b"1")
             await eventually(lambda: cache.value == b"1")
@@ -151,7 +151,7 @@ def test_node_cache_delivers_changes_in_order() -> None:
 # --- ChildrenCache ---
 
 
-def test_children_are_known_by_name() -> None:
+def test_children_cache_maps_child_names_to_values() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.populate({"/a": {"x": "1", "y": {"deep": "2"}}})
         async with ChildrenCache(zk, "/a") as cache:
@@ -162,7 +162,7 @@ def test_children_are_known_by_name() -> None:
     with_client(main)
 
 
-def test_undecodable_value_is_left_out_until_readable() -> None:
+def test_undecodable_value_is_omitted_until_readable() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.populate({"/a": {"good": "1", "bad": "{"}})
         async with ChildrenCache(zk.with_serializer(serializers.json), "/a") as cache:
@@ -183,7 +183,7 @@ def values_by_path(cache: TreeCache) -> dict[str, Any]:
 
 def test_tree_cache_follows_changes() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, TreeCache(zk, "/a") as cache:
+        async with make_client(server, seed=6) as other, TreeCache(zk, "/a") as cache:
             assert values_by_path(cache) == {}
             await other.create("/a/b/c", b"1", parents=True)
             await eventually(lambda: values_by_path(cache) == {"/a": b"", "/a/b": b"", "/a/b/c": b"1"})
@@ -197,7 +197,7 @@ def test_tree_cache_follows_changes() -> None:
     with_client(main)
 
 
-def test_tree_cache_follows_root() -> None:
+def test_tree_cache_can_follow_root_of_server() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with TreeCache(zk, "/") as cache:
             await zk.create("/a", b"1")
@@ -230,7 +230,7 @@ def test_cached_values_are_read_only() -> None:
 
 def test_cache_converges_after_event_overflow() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, TreeCache(zk, "/a", limit=3) as cache:
+        async with make_client(server, seed=6) as other, TreeCache(zk, "/a", limit=3) as cache:
             await other.create("/a")
             with server.fault(hold(), "getData", client=zk) as held:
                 for number in range(20):
@@ -242,7 +242,7 @@ def test_cache_converges_after_event_overflow() -> None:
     with_client(main)
 
 
-def test_reading_of_tree_restarts_after_session_loss() -> None:
+def test_tree_cache_rereads_tree_after_session_loss() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.populate({"/a": {str(number): "x" for number in range(30)}})
         for op in ("getChildren", "getChildren2", "getData", "addWatch"):
@@ -260,44 +260,44 @@ def test_reading_of_tree_restarts_after_session_loss() -> None:
     with_client(main)
 
 
-# --- the end of the client ---
+# --- caches of closed or failed clients ---
 
 
-def _read(cache: Any) -> Any:
+def _read_cache(cache: Any) -> Any:
     return cache.value if isinstance(cache, NodeCache) else cache.nodes
 
 
-@pytest.mark.parametrize("kind", [*EVERY, Config])
-def test_copy_of_closed_client_raises(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [*CACHE_CLASSES, Config])
+def test_reading_entered_cache_of_closed_client_raises(kind: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with kind(zk, "/a") as cache:
-            _read(cache)
+            _read_cache(cache)
             await zk.aclose()
             await asyncio.sleep(0)
 
             with pytest.raises(ClosedError):
-                _read(cache)
+                _read_cache(cache)
 
     with_client(main)
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_copy_of_failed_client_raises_its_error(kind: Any) -> None:
+@pytest.mark.parametrize("kind", CACHE_CLASSES)
+def test_reading_cache_of_failed_client_raises_error_of_client(kind: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with kind(zk, "/a") as cache:
             zk._core.session.close("rejected", AuthFailedError(detail="rejected"))
             await asyncio.sleep(0.1)
 
             with pytest.raises(AuthFailedError):
-                _read(cache)
+                _read_cache(cache)
 
     with_client(main)
 
 
-# --- bursts ---
+# --- bursts of changes ---
 
 
-def test_burst_of_one_node_does_not_delay_another() -> None:
+def test_burst_of_changes_does_not_delay_other_nodes() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.populate({"/a": {"busy": "0", "quiet": "0"}})
         async with TreeCache(zk, "/a") as cache:
@@ -311,7 +311,7 @@ def test_burst_of_one_node_does_not_delay_another() -> None:
     with_client(main)
 
 
-def test_burst_with_deletion_ends_with_latest_state() -> None:
+def test_tree_cache_has_latest_state_after_burst_with_deletions() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.populate({"/a": {"gone": "0", "again": "0"}})
         async with TreeCache(zk, "/a") as cache:

@@ -1,4 +1,4 @@
-"""The holder of a lock is the task that enters it: ways to enter a block in one task or in two, and each lock."""
+"""The holder of a lock is the task that enters it: each lock is entered in each of several ways, in one task or two."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from unittest import mock
 
 import pytest
-from support.leftovers import nothing_left
+from support.leftovers import wait_until_clean
 from support.lock_kinds import KINDS
 from support.simulation import Connect, simulate_clients
 from support.waiting import DEADLINE_S
@@ -20,48 +20,48 @@ from zoolet.client import Client
 from zoolet.client.recipes import Election, Lock, LockLostError, NodeElection, ReadWriteLock, Semaphore
 from zoolet.testing import Server, Simulation
 
-Hold = Callable[[Any], Any]
+HoldFunction = Callable[[Any], Any]
 
 
 @asynccontextmanager
-async def in_the_task(lock: Any) -> AsyncIterator[Any]:
-    """Enter and leave with ``async with``."""
+async def hold_with_async_with(lock: Any) -> AsyncIterator[Any]:
+    """Enter and leave a lock with ``async with``."""
     async with lock as lease:
         yield lease
 
 
 @asynccontextmanager
-async def with_stack(lock: Any) -> AsyncIterator[Any]:
-    """Enter with an exit stack."""
+async def hold_with_exit_stack(lock: Any) -> AsyncIterator[Any]:
+    """Enter and leave a lock with an exit stack."""
     async with AsyncExitStack() as stack:
         yield await stack.enter_async_context(lock)
 
 
 @asynccontextmanager
-async def with_wait_for(lock: Any) -> AsyncIterator[Any]:
-    """Enter with a limit by ``wait_for``, which makes a task in Python 3.11."""
+async def hold_with_wait_for(lock: Any) -> AsyncIterator[Any]:
+    """Enter a lock with ``wait_for``, which creates a task in Python 3.11."""
     async with AsyncExitStack() as stack:
         yield await asyncio.wait_for(stack.enter_async_context(lock), DEADLINE_S)
 
 
 @asynccontextmanager
-async def with_create_task(lock: Any) -> AsyncIterator[Any]:
-    """Enter in a task."""
+async def hold_with_create_task(lock: Any) -> AsyncIterator[Any]:
+    """Enter a lock in a separate task."""
     async with AsyncExitStack() as stack:
         yield await asyncio.create_task(stack.enter_async_context(lock))
 
 
 @asynccontextmanager
-async def with_gather(lock: Any) -> AsyncIterator[Any]:
-    """Enter together with another coroutine."""
+async def hold_with_gather(lock: Any) -> AsyncIterator[Any]:
+    """Enter a lock with ``gather``, concurrently with a second coroutine."""
     async with AsyncExitStack() as stack:
         lease, _ = await asyncio.gather(stack.enter_async_context(lock), asyncio.sleep(0))
         yield lease
 
 
 @asynccontextmanager
-async def with_task_group(lock: Any) -> AsyncIterator[Any]:
-    """Enter in a TaskGroup."""
+async def hold_with_task_group(lock: Any) -> AsyncIterator[Any]:
+    """Enter a lock in a task of a TaskGroup."""
     async with AsyncExitStack() as stack:
         async with asyncio.TaskGroup() as group:
             entering = group.create_task(stack.enter_async_context(lock))
@@ -69,8 +69,8 @@ async def with_task_group(lock: Any) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def with_generator(lock: Any) -> AsyncIterator[Any]:
-    """Enter in an asynchronous generator whose first step runs in a task."""
+async def hold_with_generator(lock: Any) -> AsyncIterator[Any]:
+    """Enter a lock in an asynchronous generator whose first step runs in a separate task."""
 
     async def generate() -> AsyncIterator[Any]:
         async with lock as lease:
@@ -83,8 +83,8 @@ async def with_generator(lock: Any) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def with_test_case(lock: Any) -> AsyncIterator[Any]:
-    """Enter as ``IsolatedAsyncioTestCase.enterAsyncContext`` does."""
+async def hold_with_test_case(lock: Any) -> AsyncIterator[Any]:
+    """Enter a lock as ``IsolatedAsyncioTestCase.enterAsyncContext`` does."""
     case = unittest.IsolatedAsyncioTestCase()
     kind = type(lock)
     leave = kind.__aexit__
@@ -96,21 +96,21 @@ async def with_test_case(lock: Any) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def with_direct_calls(lock: Any) -> AsyncIterator[Any]:
-    """Call ``__aenter__`` and ``__aexit__``."""
+async def hold_with_direct_calls(lock: Any) -> AsyncIterator[Any]:
+    """Enter and leave a lock by calling ``__aenter__`` and ``__aexit__``."""
     lease = await lock.__aenter__()
     yield lease
     await lock.__aexit__(None, None, None)
 
 
-OF_ONE_TASK: Final = [in_the_task, with_stack, with_direct_calls, with_test_case]
-OF_TWO_TASKS: Final = [with_create_task, with_gather, with_task_group, with_generator]
-WAYS: Final = [*OF_ONE_TASK, with_wait_for, *OF_TWO_TASKS]
+SINGLE_TASK_HOLDS: Final = [hold_with_async_with, hold_with_exit_stack, hold_with_direct_calls, hold_with_test_case]
+TWO_TASK_HOLDS: Final = [hold_with_create_task, hold_with_gather, hold_with_task_group, hold_with_generator]
+HOLD_FUNCTIONS: Final = [*SINGLE_TASK_HOLDS, hold_with_wait_for, *TWO_TASK_HOLDS]
 
 
-@pytest.mark.parametrize("hold", WAYS)
+@pytest.mark.parametrize("hold", HOLD_FUNCTIONS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_tasks_are_never_inside_together(kind: str, hold: Hold) -> None:
+def test_tasks_sharing_lock_object_exclude_each_other(kind: str, hold: HoldFunction) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         shared, inside, leases = KINDS[kind](zk), 0, []
@@ -130,15 +130,15 @@ def test_tasks_are_never_inside_together(kind: str, hold: Hold) -> None:
             for lock in (shared, shared, KINDS[kind](zk)):
                 group.create_task(work(lock))
         assert len({lease.token for lease in leases}) == 3
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-@pytest.mark.parametrize("hold", [way for way in WAYS if way is not with_direct_calls])
+@pytest.mark.parametrize("hold", [way for way in HOLD_FUNCTIONS if way is not hold_with_direct_calls])
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("kind", ["Semaphore", "ReadWriteLock"])
-def test_block_gives_back_its_own_lease(kind: str, first: int, hold: Hold) -> None:
+def test_block_releases_its_own_lease(kind: str, first: int, hold: HoldFunction) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lock = Semaphore(zk, "/l", 2) if kind == "Semaphore" else ReadWriteLock(zk, "/l").read()
@@ -151,14 +151,14 @@ def test_block_gives_back_its_own_lease(kind: str, first: int, hold: Hold) -> No
         leases[1 - first].raise_if_lost()
         await blocks[1 - first].__aexit__(None, None, None)
         assert leases[1 - first].released
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-@pytest.mark.parametrize("hold", OF_ONE_TASK)
+@pytest.mark.parametrize("hold", SINGLE_TASK_HOLDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_loss_cancels_block(kind: str, hold: Hold) -> None:
+def test_loss_cancels_block(kind: str, hold: HoldFunction) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         with pytest.raises((LockLostError, asyncio.CancelledError)):  # noqa: PT012
@@ -170,9 +170,11 @@ def test_loss_cancels_block(kind: str, hold: Hold) -> None:
     simulate_clients(main)
 
 
-@pytest.mark.parametrize("hold", OF_TWO_TASKS)
+@pytest.mark.parametrize("hold", TWO_TASK_HOLDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_log_names_block_that_loss_cannot_cancel(kind: str, hold: Hold, caplog: pytest.LogCaptureFixture) -> None:
+def test_block_that_loss_cannot_cancel_is_logged(
+    kind: str, hold: HoldFunction, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         with pytest.raises(LockLostError):  # noqa: PT012
@@ -201,12 +203,12 @@ def test_attribute_access_does_not_count_as_block() -> None:
             leases[2].raise_if_lost()
             assert [lease.released for lease in leases] == [True, False, False]
         assert all(lease.released for lease in leases)
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_subclass_with_methods_of_its_own_is_a_lock() -> None:
+def test_subclass_overriding_block_methods_is_a_lock() -> None:
     class Sub(Lock):
         async def __aenter__(self) -> Any:
             return await super().__aenter__()
@@ -220,19 +222,19 @@ def test_subclass_with_methods_of_its_own_is_a_lock() -> None:
             async with lock as lease:
                 lease.raise_if_lost()
             assert lease.released
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("kind", [Lock, Semaphore, Election, NodeElection])
-async def test_mock_of_lock_can_be_entered(kind: type) -> None:
+async def test_autospec_mock_of_lock_can_be_entered(kind: type) -> None:
     async with mock.create_autospec(kind, instance=True):
         pass
 
 
-class Traced:
-    """A program's own wrapper of a lock, which calls its methods."""
+class LockWrapper:
+    """A wrapper of a lock, such as a program may write: it calls the special methods of the lock."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
@@ -244,11 +246,11 @@ class Traced:
         await self._lock.__aexit__(*error)
 
 
-@pytest.mark.parametrize("hold", [way for way in WAYS if way is not with_direct_calls])
-def test_wrapper_leaves_its_own_block(hold: Hold) -> None:
+@pytest.mark.parametrize("hold", [way for way in HOLD_FUNCTIONS if way is not hold_with_direct_calls])
+def test_exit_of_wrapper_releases_only_its_own_lease(hold: HoldFunction) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         lock = Semaphore(await connect(), "/l", 2)
-        wrapped = await in_a_task(Traced(lock).__aenter__())
+        wrapped = await run_in_new_task(LockWrapper(lock).__aenter__())
         inside, left = asyncio.Event(), asyncio.Event()
 
         async def work() -> None:
@@ -263,17 +265,17 @@ def test_wrapper_leaves_its_own_block(hold: Hold) -> None:
         left.set()
         await working
         assert wrapped.released
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-async def in_a_task(job: Any) -> Any:
-    """Await a coroutine in a task that is done afterwards."""
+async def run_in_new_task(job: Any) -> Any:
+    """Await a coroutine in a new task, which ends with the coroutine."""
     return await asyncio.create_task(job)
 
 
-def test_direct_aexit_leaves_block_of_direct_aenter() -> None:
+def test_direct_aexit_releases_only_lease_of_direct_aenter() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         lock = Semaphore(await connect(), "/l", 2)
         one = await lock.__aenter__()
@@ -284,7 +286,7 @@ def test_direct_aexit_leaves_block_of_direct_aenter() -> None:
     simulate_clients(main)
 
 
-def test_direct_aexit_refuses_entries_of_several_tasks() -> None:
+def test_direct_aexit_raises_if_several_tasks_have_entered() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         lock, left = Semaphore(await connect(), "/l", 2), asyncio.Event()
 
@@ -305,7 +307,7 @@ def test_direct_aexit_refuses_entries_of_several_tasks() -> None:
     simulate_clients(main)
 
 
-async def lose(server: Server, lease: Any) -> None:
+async def delete_lease_node(server: Server, lease: Any) -> None:
     """Delete the node of a lease after 0.2 s, and wait until the loss cancels the block."""
     asyncio.get_running_loop().call_later(0.2, server.delete, lease.nodes[0][0])
     await asyncio.sleep(1000)
@@ -329,7 +331,7 @@ def test_loss_cancels_second_block_after_first_ended(second: str) -> None:
         await one.aclose()
         with pytest.raises(LockLostError):
             async with two:
-                await lose(server, lease)
+                await delete_lease_node(server, lease)
         assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
 
     simulate_clients(main)
@@ -337,7 +339,7 @@ def test_loss_cancels_second_block_after_first_ended(second: str) -> None:
 
 @pytest.mark.parametrize("outer", ["cancel", "flag"])
 @pytest.mark.parametrize("inner", ["cancel", "flag"])
-def test_each_block_has_its_own_reaction_to_loss(outer: Any, inner: Any) -> None:
+def test_on_lost_applies_to_each_block_separately(outer: Any, inner: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, raised = await connect(), None
         async with AsyncExitStack() as stack:
@@ -346,7 +348,7 @@ def test_each_block_has_its_own_reaction_to_loss(outer: Any, inner: Any) -> None
                     try:
                         async with zk.lock("/l", reentrant=True, on_lost=inner) as lease:
                             stack.push_async_callback(asyncio.sleep, 1)
-                            await asyncio.wait_for(lose(server, lease), 10)
+                            await asyncio.wait_for(delete_lease_node(server, lease), 10)
                     except LockLostError:
                         raised = "inner"
                         raise
@@ -382,7 +384,7 @@ def test_loss_found_by_eager_task_raises_only_once() -> None:
     simulate_clients(main)
 
 
-class Late:
+class DelayedEntry:
     """Base class of locks that wait before they are entered."""
 
     async def __aenter__(self) -> Any:
@@ -390,19 +392,19 @@ class Late:
         return await super().__aenter__()  # type: ignore[misc]
 
 
-class LateLock(Late, Lock):
+class DelayedLock(DelayedEntry, Lock):
     """A lock that waits before it is entered."""
 
 
-class LateSemaphore(Late, Semaphore):
+class DelayedSemaphore(DelayedEntry, Semaphore):
     """A semaphore that waits before it is entered."""
 
 
-@pytest.mark.parametrize("kind", [LateLock, LateSemaphore])
-def test_tasks_sharing_late_lock_keep_own_lease(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [DelayedLock, DelayedSemaphore])
+def test_tasks_sharing_lock_with_slow_acquire_keep_own_leases(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, leases = await connect(), []
-        lock = kind(zk, "/l", 2) if kind is LateSemaphore else kind(zk, "/l")
+        lock = kind(zk, "/l", 2) if kind is DelayedSemaphore else kind(zk, "/l")
 
         async def work(seconds: float) -> None:
             async with lock as lease:
@@ -414,12 +416,12 @@ def test_tasks_sharing_late_lock_keep_own_lease(kind: Any) -> None:
         async with asyncio.TaskGroup() as group:
             for seconds in (0.1, 0.3):
                 group.create_task(work(seconds))
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_all_tasks_in_blocks_of_lease_get_its_loss() -> None:
+def test_loss_cancels_all_tasks_in_blocks_of_lease() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         lease, got = await (await connect()).lock("/l").acquire(), []
 
@@ -439,7 +441,7 @@ def test_all_tasks_in_blocks_of_lease_get_its_loss() -> None:
     simulate_clients(main)
 
 
-def test_block_of_lease_after_downgrade_ends() -> None:
+def test_block_of_downgraded_writer_keeps_read_lock() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         rw = ReadWriteLock(await connect(), "/l")
         writer = await rw.write().acquire()
@@ -452,7 +454,7 @@ def test_block_of_lease_after_downgrade_ends() -> None:
     simulate_clients(main)
 
 
-def test_closed_client_block_can_be_left_in_new_loop(zoolet: Server) -> None:
+def test_block_of_closed_client_exits_in_new_loop(zoolet: Server) -> None:
     stack = AsyncExitStack()
 
     async def enter() -> None:

@@ -20,7 +20,7 @@ def arguments(name: str) -> list[object]:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_asyncio_recipe_names_module_for_threads(name: str) -> None:
+def test_asyncio_recipe_error_names_module_for_blocking_client(name: str) -> None:
     client = blocking.Client("127.0.0.1:1")
 
     with pytest.raises(TypeError, match=r"zoolet\.client\.blocking\.recipes"):
@@ -30,13 +30,13 @@ def test_asyncio_recipe_names_module_for_threads(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipe_for_threads_names_asyncio_module(name: str) -> None:
+def test_blocking_recipe_error_names_module_for_asyncio_client(name: str) -> None:
     with pytest.raises(TypeError, match=r"for an asyncio client use zoolet\.client\.recipes"):
         getattr(blocking_recipes, name)(Client("127.0.0.1:1"), *arguments(name))
 
 
 @pytest.mark.parametrize("name", ["Election", "Party"])
-def test_text_name_is_refused_with_bytes_hint(name: str) -> None:
+def test_error_of_str_member_name_suggests_bytes(name: str) -> None:
     with pytest.raises(TypeError, match="name must be bytes, not 'me'; use b'me'"):
         getattr(recipes, name)(Client("127.0.0.1:1"), "/a", "me")
 

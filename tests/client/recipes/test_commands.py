@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.crew import Crew, crewed, echo
-from support.leftovers import below
-from support.simulation import client_of, simulate
+from support.crew import Crew, echo, run_with_crew
+from support.leftovers import nodes_below
+from support.simulation import make_client, simulate
 
 from zoolet.client import Client
 from zoolet.client.recipes import Master
@@ -33,9 +33,9 @@ def test_command_is_acknowledged_by_all_workers() -> None:
             "w-2": {"error": "KeyError: 'no'"},
         }
         await asyncio.sleep(5)
-        assert not [path for path in below(crew.server, "/jobs") if "command-" in path]
+        assert not [path for path in nodes_below(crew.server, "/jobs") if "command-" in path]
 
-    crewed(main)
+    run_with_crew(main)
 
 
 def test_command_does_not_wait_for_departed_worker() -> None:
@@ -53,12 +53,12 @@ def test_command_does_not_wait_for_departed_worker() -> None:
         await zk.aclose()
         assert await commanding == {"w-1": {"answer": "x"}}
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_command_right_before_close_is_awaited() -> None:
+def test_closing_master_waits_for_command_sent_right_before() -> None:
     async def main(sim: Simulation, server: Server) -> None:
-        async with client_of(server) as zk:
+        async with make_client(server) as zk:
             await zk.ensure_path("/jobs/workers")
             assert await Master(zk, "/jobs").command("x", timeout=10) == {}
 
@@ -74,10 +74,10 @@ def test_command_without_workers_returns_no_answers(governed: bool) -> None:
             await asyncio.sleep(1)
         assert await Master(await crew.client(), "/jobs").command("x", timeout=10) == {}
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_command_not_applied_in_time_is_withdrawn() -> None:
+def test_command_without_answer_at_timeout_is_withdrawn() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
 
@@ -88,12 +88,12 @@ def test_command_not_applied_in_time_is_withdrawn() -> None:
         with pytest.raises(TimeoutError):
             await master.command("x", timeout=5)
         await asyncio.sleep(40)
-        assert not [path for path in below(crew.server, "/jobs") if "command-" in path]
+        assert not [path for path in nodes_below(crew.server, "/jobs") if "command-" in path]
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_unwritable_answer_becomes_error() -> None:
+def test_unserializable_answer_becomes_error() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
         answers = iter([object(), "fine"])
@@ -105,17 +105,17 @@ def test_unwritable_answer_becomes_error() -> None:
         assert "error" in (await master.command("x", timeout=30))["w"]
         assert (await master.command("y", timeout=30))["w"] == {"answer": "fine"}
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_worker_without_commands_does_not_block_them() -> None:
+def test_worker_without_handler_does_not_block_command() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
         await crew.worker("w-1", on_command=echo)
         await crew.worker("w-2")
         assert (await master.command("x", timeout=30))["w-1"] == {"answer": "x"}
 
-    crewed(main)
+    run_with_crew(main)
 
 
 # --- lost replies, cancellation ---
@@ -127,6 +127,6 @@ def test_cancelled_command_is_withdrawn() -> None:
             await Master(zk, "/jobs").command("x", timeout=5)
 
     async def gone(server: Server, zk: Client) -> None:
-        assert not [path for path in below(server, "/jobs") if "command-" in path]
+        assert not [path for path in nodes_below(server, "/jobs") if "command-" in path]
 
     cancel_everywhere(command, after=gone, nodes={"/jobs": {"workers": {"w": "{}"}}})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.cancellation import cancel_everywhere
 from support.leftovers import leftovers
-from support.simulation import client_of, eventually, with_client
+from support.simulation import eventually, make_client, with_client
 
 from zoolet.client import BadVersionError, Client, ConnectionLossError, NodeExistsError, NoNodeError, serializers
 from zoolet.client.recipes import Config
@@ -17,7 +17,7 @@ from zoolet.testing import Server, hold, lose_reply
 
 def test_published_value_reaches_all_followers() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             async with Config(zk, "/up/c", default={"d": 1}) as one, Config(other, "/up/c") as two:
                 assert (one.value, two.value) == ({"d": 1}, None)
                 assert one.version == -1
@@ -49,7 +49,7 @@ def test_invalid_serializer_is_refused() -> None:
         Config(Client("127.0.0.1:1"), "/c", serializer="json")  # type: ignore[arg-type]
 
 
-def test_config_accepts_other_serializer() -> None:
+def test_config_accepts_custom_serializer() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Config(zk, "/c", serializer=serializers.msgpack) as config:
             await config.publish({"b": b"\xff"})
@@ -58,7 +58,7 @@ def test_config_accepts_other_serializer() -> None:
     with_client(main)
 
 
-def test_version_prevents_overwriting_unseen_value() -> None:
+def test_version_argument_prevents_overwriting_unseen_value() -> None:
     async def main(server: Server, zk: Client) -> None:
         config = Config(zk, "/c")
         with pytest.raises(NoNodeError):
@@ -74,7 +74,7 @@ def test_version_prevents_overwriting_unseen_value() -> None:
     with_client(main)
 
 
-def test_concurrent_updates_lose_nothing() -> None:
+def test_concurrent_updates_are_all_applied() -> None:
     async def main(server: Server, zk: Client) -> None:
         config = Config(zk, "/c")
         await config.publish(0)
@@ -84,7 +84,7 @@ def test_concurrent_updates_lose_nothing() -> None:
     with_client(main)
 
 
-def test_changes_have_default_for_missing_node() -> None:
+def test_changes_yield_default_for_missing_node() -> None:
     async def main(server: Server, zk: Client) -> None:
         seen: list[Any] = []
         async with Config(zk, "/c", default="d") as config:
@@ -104,9 +104,9 @@ def test_changes_have_default_for_missing_node() -> None:
     with_client(main)
 
 
-def test_value_published_in_absence_is_read_on_return() -> None:
+def test_value_published_while_offline_is_read_later() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, Config(zk, "/c") as config:
+        async with make_client(server, seed=6) as other, Config(zk, "/c") as config:
             for number, how in enumerate((server.drop, server.expire)):
                 server.pause(zk)
                 await Config(other, "/c").publish(number)
@@ -119,7 +119,7 @@ def test_value_published_in_absence_is_read_on_return() -> None:
     with_client(main)
 
 
-def test_undecodable_value_does_not_hide_next_value() -> None:
+def test_config_delivers_value_after_undecodable_value() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Config(zk, "/c") as config:
             await config.publish(1)
@@ -143,9 +143,9 @@ def test_publication_without_reply_raises() -> None:
     with_client(main)
 
 
-def test_recreated_node_is_published_to() -> None:
+def test_publish_overwrites_concurrently_created_node() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             with server.fault(hold(), "create", client=zk, nth=1) as held:
                 publishing = asyncio.ensure_future(Config(zk, "/c").publish("mine"))
                 await eventually(lambda: held.hits)
@@ -157,7 +157,7 @@ def test_recreated_node_is_published_to() -> None:
     with_client(main)
 
 
-def test_cancelled_config_leaves_nothing() -> None:
+def test_cancelled_config_block_cleans_up() -> None:
     async def use(zk: Client) -> None:
         async with Config(zk, "/up/c") as config:
             await config.publish(1)

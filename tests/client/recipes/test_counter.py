@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.kazoo_clients import kazoo_of
-from support.simulation import client_of, with_client
+from support.kazoo_clients import kazoo_client
+from support.simulation import make_client, with_client
 
 from zoolet.client import Client, ConnectionLossError, serializers
 from zoolet.client.recipes import Counter, UniqueId
 from zoolet.testing import Server, drop_request, lose_reply
 
 
-def test_additions_add_up() -> None:
+def test_counter_returns_sum_of_additions() -> None:
     async def main(server: Server, zk: Client) -> None:
         counter = Counter(zk, "/up/n", 10)
         assert await counter.value() == 10
@@ -41,7 +41,7 @@ def test_additions_add_up() -> None:
         ("long", -(2**63), b"\x80\0\0\0\0\0\0\0"),
     ],
 )
-def test_counter_encoding_is_exact(encoding: str, number: int, data: bytes) -> None:
+def test_counter_node_stores_number_in_given_encoding(encoding: str, number: int, data: bytes) -> None:
     async def main(server: Server, zk: Client) -> None:
         assert await Counter(zk, "/n", encoding=encoding).add(number) == number
         assert server.tree()["/n"].data == data
@@ -115,9 +115,9 @@ def test_counter_ignores_client_serializer() -> None:
     with_client(main)
 
 
-def test_concurrent_additions_lose_nothing() -> None:
+def test_concurrent_additions_are_all_applied() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             sums = await asyncio.gather(*[Counter(one, "/n").add() for one in (zk, other) for _ in range(10)])
         assert sorted(sums) == list(range(1, 21))
 
@@ -137,7 +137,7 @@ def test_addition_without_reply_is_not_repeated(op: str, action: Any, done: int)
     with_client(main)
 
 
-def test_lost_read_is_repeated() -> None:
+def test_counter_repeats_read_with_lost_reply() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/n", b"5")
         with server.fault(lose_reply(), "getData", times=1, strict=True):
@@ -157,7 +157,7 @@ def test_counter_works_after_session_expiry() -> None:
     with_client(main)
 
 
-def test_cancelled_additions_count_at_most_once() -> None:
+def test_cancelled_counter_addition_is_applied_at_most_once() -> None:
     async def add(zk: Client) -> None:
         await Counter(zk, "/up/n").add()
 
@@ -168,7 +168,7 @@ def test_cancelled_additions_count_at_most_once() -> None:
 
 
 async def test_counter_interoperates_with_kazoo_and_curator() -> None:
-    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+    async with Server() as server, make_client(server) as zk, kazoo_client(server) as kazoo:
         theirs, ours = kazoo.Counter("/n"), Counter(zk, "/n")
         await asyncio.to_thread(theirs.__add__, 5)
         assert await ours.add(2) == 7

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.kazoo_clients import kazoo_of
-from support.leftovers import below, leftovers
-from support.simulation import Connect, client_of, eventually, simulate_clients, with_client
+from support.kazoo_clients import kazoo_client
+from support.leftovers import leftovers, nodes_below
+from support.simulation import Connect, eventually, make_client, simulate_clients, with_client
 from support.waiting import DEADLINE_S
 
 from zoolet.client import Client, SessionExpiredError
@@ -37,7 +37,7 @@ def test_single_member_passes() -> None:
 
 def test_members_enter_and_leave_together() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as two, client_of(server, seed=7) as three:
+        async with make_client(server, seed=6) as two, make_client(server, seed=7) as three:
             inside: list[int] = []
             outside: list[int] = []
             go = asyncio.Event()
@@ -53,8 +53,8 @@ def test_members_enter_and_leave_together() -> None:
             jobs = [asyncio.ensure_future(member(zk, 1, 0)), asyncio.ensure_future(member(two, 2, 10))]
             await asyncio.sleep(10)
             assert not inside
-            assert len(below(server, "/b")) == 2
-            assert all(re.fullmatch("[0-9a-f]{32}", name) for name in below(server, "/b"))
+            assert len(nodes_below(server, "/b")) == 2
+            assert all(re.fullmatch("[0-9a-f]{32}", name) for name in nodes_below(server, "/b"))
             jobs.append(asyncio.ensure_future(member(three, 3, 20)))
             await eventually(lambda: len(inside) == 3)
             assert server.tree()["/b/ready"].ephemeral_owner == 0
@@ -79,19 +79,19 @@ def test_timeout_of_entry_leaves_no_node() -> None:
 
 def test_slow_member_causes_timeout() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             one, two = DoubleBarrier(zk, "/b", 2, timeout=5), DoubleBarrier(other, "/b", 2)
             await asyncio.gather(one.enter(), two.enter())
             with pytest.raises(TimeoutError):
                 await one.leave()
-            assert len(below(server, "/b")) == 2
+            assert len(nodes_below(server, "/b")) == 2
             await two.leave()
             assert set(server.tree()) == {"/b"}
 
     with_client(main)
 
 
-def test_session_end_while_entering_raises() -> None:
+def test_session_end_while_entering_double_barrier_raises() -> None:
     async def main(server: Server, zk: Client) -> None:
         entering = asyncio.ensure_future(DoubleBarrier(zk, "/b", 2).enter())
         await asyncio.sleep(1)
@@ -106,7 +106,7 @@ def test_session_end_while_entering_raises() -> None:
 
 def test_member_losing_session_does_not_block_others() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             one, two = DoubleBarrier(zk, "/b", 2), DoubleBarrier(other, "/b", 2)
             await asyncio.gather(one.enter(), two.enter())
             server.expire(other)
@@ -119,9 +119,9 @@ def test_member_losing_session_does_not_block_others() -> None:
 
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
 @pytest.mark.parametrize("op", ["create", "delete", "exists", "getChildren"])
-def test_lost_replies_and_requests_make_no_difference(op: str, action: Any) -> None:
+def test_double_barrier_works_despite_lost_messages(op: str, action: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
 
             async def member(one: Client) -> None:
                 async with DoubleBarrier(one, "/b", 2):
@@ -136,7 +136,7 @@ def test_lost_replies_and_requests_make_no_difference(op: str, action: Any) -> N
     with_client(main)
 
 
-def test_cancelled_enter_leaves_nothing() -> None:
+def test_cancelled_entry_cleans_up() -> None:
     async def enter(zk: Client) -> None:
         with pytest.raises(TimeoutError):
             await DoubleBarrier(zk, "/up/b", 2, timeout=5).enter()
@@ -155,13 +155,13 @@ def test_cancelled_leave_does_not_block_others() -> None:
         await barriers[0].leave()
 
     async def gone(server: Server, zk: Client) -> None:
-        assert set(below(server, "/b")) <= {"ready"}
+        assert set(nodes_below(server, "/b")) <= {"ready"}
 
     cancel_everywhere(leave, before=enter, after=gone)
 
 
 async def test_double_barrier_interoperates_with_kazoo() -> None:
-    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+    async with Server() as server, make_client(server) as zk, kazoo_client(server) as kazoo:
         theirs = kazoo.DoubleBarrier("/b", 2, identifier="k")
         entering = asyncio.ensure_future(asyncio.to_thread(theirs.enter))
         await asyncio.wait_for(DoubleBarrier(zk, "/b", 2).enter(), DEADLINE_S)
@@ -170,7 +170,7 @@ async def test_double_barrier_interoperates_with_kazoo() -> None:
         assert "/b/ready" in server.tree()
 
 
-def test_last_round_does_not_disturb_next_round() -> None:
+def test_leave_completed_late_does_not_disturb_next_round() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         barrier = DoubleBarrier(zk, "/b", 1)
@@ -186,7 +186,7 @@ def test_last_round_does_not_disturb_next_round() -> None:
     simulate_clients(main)
 
 
-# --- rounds ---
+# --- several rounds at one path ---
 
 
 @pytest.mark.parametrize("op", ["getChildren", "delete", "exists", "multi", "create"])
@@ -225,7 +225,7 @@ def test_crashed_round_does_not_admit_single_member() -> None:
         await asyncio.gather(DoubleBarrier(one, "/b", 2).enter(), DoubleBarrier(two, "/b", 2).enter())
         server.expire(one)
         server.expire(two)
-        assert list(below(server, "/b")) == ["ready"]
+        assert list(nodes_below(server, "/b")) == ["ready"]
 
         with pytest.raises(TimeoutError):
             await DoubleBarrier(three, "/b", 2, timeout=5).enter()
@@ -257,7 +257,7 @@ def test_error_inside_block_is_raised_immediately() -> None:
 
 
 @pytest.mark.parametrize("how", ["timeout", "error"])
-def test_returning_member_is_counted_once(how: str) -> None:
+def test_member_with_lost_delete_is_counted_once_on_return(how: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         barrier = DoubleBarrier(zk, "/b", 2, timeout=5)
@@ -280,10 +280,10 @@ def test_returning_member_is_counted_once(how: str) -> None:
     simulate_clients(main)
 
 
-# --- a size in the node's data ---
+# --- a number of members that is stored in the node ---
 
 
-def test_number_of_members_follows_data_of_node() -> None:
+def test_barrier_reads_its_number_of_members_from_node_data() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(3)]
         with pytest.raises(TimeoutError, match="/b: fewer than the shared number of members arrived within 1 s"):
@@ -308,13 +308,13 @@ def test_number_of_members_follows_data_of_node() -> None:
         assert not waiting.done()
         await DoubleBarrier(clients[2], "/b").resize(1)
         await asyncio.wait_for(waiting, 10)
-        assert not below(server, "/b")
+        assert not nodes_below(server, "/b")
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_resize_during_round_does_not_disturb_it(size: int) -> None:
+def test_resize_during_round_does_not_disturb_members_inside(size: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(2)]
         barriers = [DoubleBarrier(zk, "/b", timeout=10.0) for zk in clients]
@@ -329,12 +329,12 @@ def test_resize_during_round_does_not_disturb_it(size: int) -> None:
     simulate_clients(main)
 
 
-def test_slow_leave_keeps_ready_node_in_same_container() -> None:
+def test_slow_leave_keeps_ready_node_of_next_round() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(4)]
         slow, *others = [DoubleBarrier(zk, "/b", 2, timeout=30.0) for zk in clients]
         await asyncio.gather(slow.enter(), others[0].enter())
-        with server.fault(delay(2.0), "multi", client=clients[0], strict=True):  # it deletes /b/ready
+        with server.fault(delay(2.0), "multi", client=clients[0], strict=True):  # this transaction deletes /b/ready
             leaving = asyncio.create_task(slow.leave())
             await others[0].leave()
             container = server.tree()["/b"].czxid
@@ -348,7 +348,7 @@ def test_slow_leave_keeps_ready_node_in_same_container() -> None:
     simulate_clients(main)
 
 
-def test_slow_member_keeps_ready_node_of_next_round() -> None:
+def test_member_entering_late_keeps_ready_node_of_next_round() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(4)]
         slow, quitter, *others = [DoubleBarrier(zk, "/b", 2, timeout=30.0) for zk in clients]
@@ -359,7 +359,8 @@ def test_slow_member_keeps_ready_node_of_next_round() -> None:
 
         quitting = asyncio.create_task(fail_inside())
         await asyncio.sleep(0.5)
-        with server.fault(delay(3.0), "getData", client=clients[0], nth=3, strict=True):  # reads the version
+        # The third getData reads the version of the barrier's node.
+        with server.fault(delay(3.0), "getData", client=clients[0], nth=3, strict=True):
             entering = asyncio.create_task(slow.enter())
             with pytest.raises(KeyError):
                 await quitting

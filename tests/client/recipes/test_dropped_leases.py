@@ -23,8 +23,8 @@ def _without_collector() -> Iterator[None]:
     gc.enable()
 
 
-async def drop(kind: str, zk: Client, obtain: str = "acquire") -> None:
-    """Acquire a lease in a function that returns without it."""
+async def drop_lease(kind: str, zk: Client, obtain: str = "acquire") -> None:
+    """Acquire a lease, and return without releasing it."""
     lock = KINDS[kind](zk)
     lease = await getattr(lock, "lead" if obtain == "acquire" and "Election" in kind else obtain)()
     await asyncio.sleep(1)
@@ -37,7 +37,7 @@ def test_returning_function_dropping_lease_warns(kind: str, obtain: str) -> None
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         with pytest.warns(ResourceWarning, match="was dropped while held"):
-            await drop(kind, zk, obtain)
+            await drop_lease(kind, zk, obtain)
 
     simulate_clients(main)
 
@@ -62,6 +62,6 @@ def test_waiting_function_dropping_lease_warns(kind: str) -> None:
         holding = await KINDS[kind](one).attempt()
         asyncio.get_running_loop().call_later(1, holding.release_nowait)
         with pytest.warns(ResourceWarning, match="was dropped while held"):
-            await drop(kind, two)
+            await drop_lease(kind, two)
 
     simulate_clients(main)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.simulation import Connect, client_of, eventually, simulate_clients, with_client
+from support.simulation import Connect, eventually, make_client, simulate_clients, with_client
 from support.waiting import DEADLINE_S
 
 from zoolet.client import Client
@@ -85,7 +85,7 @@ def test_hold_resumed_elsewhere_is_lost() -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_tasks_of_one_program_exclude_each_other(shared: bool) -> None:
+def test_tasks_with_same_durable_lock_owner_exclude_each_other(shared: bool) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lock = DurableLock(zk, "/job", "same", ttl=5)
@@ -155,7 +155,7 @@ def test_holder_without_renewal_is_replaced_after_ttl() -> None:
     simulate_clients(main)
 
 
-def test_consecutive_attempts_detect_missing_renewal() -> None:
+def test_attempt_succeeds_once_holder_stopped_renewing_for_ttl() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         await (await DurableLock(one, "/job", "one", ttl=30).acquire()).release()
@@ -202,7 +202,7 @@ def test_loss_is_delivered_before_next_holder(how: str, seed: int) -> None:
             assert other.token > held.token
             server.resume("all")
         await asyncio.sleep(60)
-        other.raise_if_lost()  # the release of the former holder has not harmed it
+        other.raise_if_lost()  # the late release of the previous holder did not affect this lease
         await other.release()
         await eventually(lambda: not server.tree())
 
@@ -228,7 +228,7 @@ def test_block_is_cancelled_after_takeover() -> None:
     simulate_clients(main)
 
 
-def test_holding_task_does_not_wait_for_itself() -> None:
+def test_durable_lock_holder_waiting_for_itself_raises() -> None:
     async def main(server: Server, zk: Client) -> None:
         lock = DurableLock(zk, "/job", "one")
         async with lock:
@@ -244,7 +244,7 @@ def test_holding_task_does_not_wait_for_itself() -> None:
 @pytest.mark.parametrize("op", ["multi", "getData", "exists", "create", "removeWatches"])
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
 @pytest.mark.parametrize("taken", [False, True])
-def test_lost_messages_make_no_difference(op: str, action: Any, taken: bool) -> None:
+def test_durable_lock_works_despite_lost_messages(op: str, action: Any, taken: bool) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         if taken:
@@ -261,18 +261,18 @@ def test_lost_messages_make_no_difference(op: str, action: Any, taken: bool) -> 
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_cancelled_durable_lock_leaves_nothing(held: bool) -> None:
+def test_cancelled_durable_lock_block_cleans_up(held: bool) -> None:
     async def work(zk: Client) -> None:
         async with DurableLock(zk, "/job", "two", ttl=5):
             await asyncio.sleep(0)
 
     async def before(zk: Client) -> None:
-        if held:  # by a holder that has died
+        if held:  # the node that a dead holder leaves behind
             await zk.create("/job", b'{"owner": "one", "ttl": 0.2, "id": "x"}')
             await zk.create("/job/x")
 
     async def after(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             async with DurableLock(other, "/job", "three", timeout=60):
                 pass
         await eventually(lambda: not server.tree())
@@ -280,7 +280,7 @@ def test_cancelled_durable_lock_leaves_nothing(held: bool) -> None:
     cancel_everywhere(work, before=before, after=after)
 
 
-def test_deleted_proof_node_loses_lock_and_frees_it() -> None:
+def test_deletion_of_proof_node_loses_and_frees_durable_lock() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with DurableLock(one, "/job", "one", ttl=10, on_lost="flag") as lease:
@@ -295,7 +295,7 @@ def test_deleted_proof_node_loses_lock_and_frees_it() -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "rewritten"])
-def test_deleted_or_rewritten_node_is_loss(how: str) -> None:
+def test_durable_lock_is_lost_if_node_is_deleted_or_rewritten(how: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with DurableLock(one, "/job", "one", ttl=6, on_lost="flag") as lease:

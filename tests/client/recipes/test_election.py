@@ -6,14 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.leftovers import nothing_left
+from support.leftovers import wait_until_clean
 from support.simulation import Connect, simulate_clients
 
 from zoolet.client import ClosedError
 from zoolet.client.recipes import Election, LockLostError, NodeElection
 from zoolet.testing import Server, Simulation
 
-BOTH = pytest.mark.parametrize("kind", [Election, NodeElection])
+both_elections = pytest.mark.parametrize("kind", [Election, NodeElection])
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator"])
@@ -43,14 +43,14 @@ def test_candidates_lead_in_order_of_arrival(naming: str) -> None:
         await asyncio.gather(tasks[0], *tasks[2:])
         assert order == [b"a", b"c", b"d"]
         assert tokens == sorted(tokens)
-        await nothing_left(server)
+        await wait_until_clean(server)
         assert await observer.candidates() == []
         assert await observer.leader() is None
 
     simulate_clients(main)
 
 
-@BOTH
+@both_elections
 def test_election_without_candidates_has_no_leader(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         assert await kind(await connect(), "/leader").leader() is None
@@ -58,7 +58,7 @@ def test_election_without_candidates_has_no_leader(kind: Any) -> None:
     simulate_clients(main)
 
 
-@BOTH
+@both_elections
 def test_leader_that_resigns_is_replaced(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
@@ -73,12 +73,12 @@ def test_leader_that_resigns_is_replaced(kind: Any) -> None:
         assert second.token > first.token
         assert await kind(one, "/leader").leader() == b"two"
         await second.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-@BOTH
+@both_elections
 def test_leader_stops_leading_after_session_end(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
@@ -93,7 +93,7 @@ def test_leader_stops_leading_after_session_end(kind: Any) -> None:
     simulate_clients(main)
 
 
-@BOTH
+@both_elections
 def test_observer_sees_leaders_despite_session_loss(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two, watcher = await connect(), await connect(), await connect()
@@ -123,8 +123,8 @@ def test_observer_sees_leaders_despite_session_loss(kind: Any) -> None:
     simulate_clients(main)
 
 
-@BOTH
-def test_attempt_leads_immediately_or_creates_no_node(kind: Any) -> None:
+@both_elections
+def test_attempt_to_lead_succeeds_immediately_or_creates_no_node(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = kind(await connect(), "/leader"), kind(await connect(), "/leader")
         leadership = await one.attempt()
@@ -135,14 +135,14 @@ def test_attempt_leads_immediately_or_creates_no_node(kind: Any) -> None:
         assert server.tree() == before
         await leadership.release()
         await (await two.lead(0)).release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-@BOTH
+@both_elections
 @pytest.mark.parametrize("waiting", [True, False], ids=["while it waits", "while it leads"])
-def test_permanent_leader_leads_again_in_next_session(kind: Any, waiting: bool) -> None:
+def test_permanent_leader_is_reelected_in_next_session(kind: Any, waiting: bool) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, tokens = await connect(), []
 
@@ -164,18 +164,18 @@ def test_permanent_leader_leads_again_in_next_session(kind: Any, waiting: bool) 
         assert tokens == sorted(set(tokens))
         running.cancel()
         await asyncio.wait([running])
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-@BOTH
-def test_returning_leader_resigns_and_stands_again(kind: Any) -> None:
+@both_elections
+def test_leader_resigns_and_stands_again_after_function_returns(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         terms: list[str] = []
 
         def candidate(name: str) -> Any:
-            async def lead() -> None:  # this leader needs no token
+            async def lead() -> None:  # the function may omit the argument *leadership*
                 terms.append(name)
                 await asyncio.sleep(1)
 
@@ -187,12 +187,12 @@ def test_returning_leader_resigns_and_stands_again(kind: Any) -> None:
             task.cancel()
         await asyncio.wait(tasks)
         assert terms[:4] == ["a", "b", "a", "b"]
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-@BOTH
+@both_elections
 def test_run_requires_function(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         with pytest.raises(TypeError, match=r"^lead must be a function, not 5$"):
@@ -201,7 +201,7 @@ def test_run_requires_function(kind: Any) -> None:
     simulate_clients(main)
 
 
-@BOTH
+@both_elections
 def test_candidate_fails_when_its_client_closes(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()

@@ -48,7 +48,7 @@ from zoolet.testing import Server
 Block = Callable[[Client], Any]
 
 
-async def _work(name: str, value: Any) -> Any:
+async def _do_task(name: str, value: Any) -> Any:
     return value
 
 
@@ -56,7 +56,7 @@ BLOCKS: dict[str, Block] = {
     "Party": lambda zk: Party(zk, "/party", b"me"),
     "PersistentEphemeral": lambda zk: PersistentEphemeral(zk, "/up/me"),
     "Discovery": lambda zk: Discovery(zk, "/services"),
-    "Worker": lambda zk: Worker(zk, "/jobs", "w", _work),
+    "Worker": lambda zk: Worker(zk, "/jobs", "w", _do_task),
     "Master": lambda zk: Master(zk, "/jobs", "m"),
     "Lock": lambda zk: Lock(zk, "/lock"),
     "DurableLock": lambda zk: DurableLock(zk, "/durable", "me"),
@@ -74,11 +74,11 @@ BLOCKS: dict[str, Block] = {
     "recursive watch": lambda zk: zk.watch("/", recursive=True),
     "one-shot watch": lambda zk: zk.watch_exists("/"),
 }
-WITHOUT_SERVER = ("Discovery", "Master")
-"""The blocks that can start without a server: they wait for it in the background."""
+STARTS_WITHOUT_SERVER = ("Discovery", "Master")
+"""Recipes whose blocks start without a server. They wait for the server in the background."""
 
 
-async def _go_away(server: Server, zk: Client, state: State) -> None:
+async def _refuse_and_drop_clients(server: Server, zk: Client, state: State) -> None:
     """Refuse and drop connections, and wait until the client is in *state*, SUSPENDED or LOST."""
     server.refuse_connections()
     server.drop(zk)
@@ -102,7 +102,7 @@ async def _seconds_to_leave(
 
     using = asyncio.create_task(use())
     await started.wait()
-    await _go_away(server, zk, state)
+    await _refuse_and_drop_clients(server, zk, state)
     started_at = now()
     if cancelled:
         using.cancel()
@@ -117,7 +117,7 @@ async def _seconds_to_leave(
 @pytest.mark.parametrize("cancelled", [False, True], ids=["ended", "cancelled"])
 @pytest.mark.parametrize("state", [State.SUSPENDED, State.LOST])
 @pytest.mark.parametrize("name", BLOCKS)
-def test_block_ends_within_second_without_server(name: str, state: State, cancelled: bool) -> None:
+def test_block_exits_within_second_without_server(name: str, state: State, cancelled: bool) -> None:
     async def main(server: Server, zk: Client) -> None:
         assert await _seconds_to_leave(server, zk, BLOCKS[name](zk), state, cancelled=cancelled) <= 1.0
         server.accept_connections()
@@ -127,15 +127,15 @@ def test_block_ends_within_second_without_server(name: str, state: State, cancel
     with_client(main)
 
 
-# --- the start ---
+# --- entering blocks without a server ---
 
 
 @pytest.mark.parametrize("state", [State.SUSPENDED, State.LOST])
-@pytest.mark.parametrize("name", [name for name in BLOCKS if name not in WITHOUT_SERVER])
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name not in STARTS_WITHOUT_SERVER])
 def test_block_cannot_start_without_server(name: str, state: State) -> None:
     async def main(server: Server, zk: Client) -> None:
         block = BLOCKS[name](zk.with_operation_timeout(3.0))
-        await _go_away(server, zk, state)
+        await _refuse_and_drop_clients(server, zk, state)
 
         async with asyncio.timeout(3.1):
             with pytest.raises((ConnectionLossError, SessionExpiredError)):
@@ -148,10 +148,10 @@ def test_block_cannot_start_without_server(name: str, state: State) -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("name", [name for name in BLOCKS if name not in WITHOUT_SERVER])
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name not in STARTS_WITHOUT_SERVER])
 def test_starting_block_can_be_cancelled_immediately(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
-        await _go_away(server, zk, State.SUSPENDED)
+        await _refuse_and_drop_clients(server, zk, State.SUSPENDED)
         starting = asyncio.create_task(BLOCKS[name](zk).__aenter__())
         await asyncio.sleep(1)
         starting.cancel()
@@ -169,7 +169,7 @@ def test_starting_block_can_be_cancelled_immediately(name: str) -> None:
 
 @pytest.mark.parametrize("closed", [False, True], ids=["not started", "closed"])
 @pytest.mark.parametrize("name", BLOCKS)
-def test_block_of_client_that_does_not_run_is_refused(name: str, closed: bool) -> None:
+def test_block_of_stopped_client_is_refused(name: str, closed: bool) -> None:
     async def main(server: Server, zk: Client) -> None:
         if closed:
             await zk.aclose()
@@ -184,7 +184,7 @@ def test_block_of_client_that_does_not_run_is_refused(name: str, closed: bool) -
 # --- how long the end may take ---
 
 
-def test_stop_timeout_extends_end_of_block() -> None:
+def test_stop_timeout_extends_block_exit_without_server() -> None:
     async def main(server: Server, zk: Client) -> None:
         node = PersistentEphemeral(zk, "/up/me", stop_timeout=3.0)
         assert await _seconds_to_leave(server, zk, node) == pytest.approx(3.0)
@@ -192,7 +192,7 @@ def test_stop_timeout_extends_end_of_block() -> None:
     with_client(main)
 
 
-def test_failing_block_does_not_wait_for_its_entry() -> None:
+def test_failing_block_does_not_wait_to_release_queue_entry() -> None:
     async def main(server: Server, zk: Client) -> None:
         now = asyncio.get_running_loop().time
         queue = LockingQueue(zk.with_serializer(serializers.raw), "/jobs")
@@ -210,7 +210,7 @@ def test_failing_block_does_not_wait_for_its_entry() -> None:
     with_client(main)
 
 
-def test_stop_timeout_limits_end_of_threads_block(zoolet: Server) -> None:
+def test_stop_timeout_limits_exit_of_blocking_recipe(zoolet: Server) -> None:
     with blocking.Client(zoolet.hosts, timeout=40.0) as zk:
         with blocking.recipes.Party(zk, "/party", b"me", stop_timeout=0.01):
             zoolet.refuse_connections()
@@ -220,7 +220,7 @@ def test_stop_timeout_limits_end_of_threads_block(zoolet: Server) -> None:
     assert took < PROMPT_S, "it waited as long as the session"
 
 
-def test_block_reentered_in_same_session_keeps_node() -> None:
+def test_ephemeral_block_reentered_in_same_session_keeps_node() -> None:
     async def main(server: Server, zk: Client) -> None:
         node = PersistentEphemeral(zk, "/up/me")
         await _seconds_to_leave(server, zk, node)
@@ -233,13 +233,13 @@ def test_block_reentered_in_same_session_keeps_node() -> None:
     with_client(main)
 
 
-def test_barrier_is_not_entered_again_without_server() -> None:
+def test_double_barrier_cannot_be_reentered_without_server() -> None:
     async def main(server: Server, zk: Client) -> None:
         barrier = DoubleBarrier(zk.with_operation_timeout(3.0), "/step", 1)
         await barrier.enter()
         server.refuse_connections()
         server.drop(zk)
-        await barrier.__aexit__(ZeroDivisionError)  # the block raised
+        await barrier.__aexit__(ZeroDivisionError)  # as if the block had raised
 
         async with asyncio.timeout(3.1):
             with pytest.raises(ConnectionLossError):
@@ -248,11 +248,11 @@ def test_barrier_is_not_entered_again_without_server() -> None:
     with_client(main)
 
 
-def test_refused_entry_leaves_recipe_usable() -> None:
+def test_cache_remains_usable_after_its_block_was_not_entered() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/node", b"v")
         cache = NodeCache(zk.with_operation_timeout(0.5), "/node")
-        await _go_away(server, zk, State.SUSPENDED)
+        await _refuse_and_drop_clients(server, zk, State.SUSPENDED)
         with pytest.raises(ConnectionLossError):
             await cache.__aenter__()
         server.accept_connections()

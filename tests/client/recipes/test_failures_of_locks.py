@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import pytest
 from support.kazoo_bugs import children
-from support.leftovers import in_line
+from support.leftovers import wait_for_queue
 from support.simulation import SESSION_S, Connect, eventually, simulate_clients
 
 from zoolet.client import Client, SessionExpiredError, State
@@ -22,7 +22,7 @@ PAGE: Final = Path(__file__).parents[3] / "docs/locks.md"
 
 
 class Scene(NamedTuple):
-    """A client with a lock, and another client."""
+    """A client that holds a lock, a second client, and a function that simulates a suspension."""
 
     sim: Simulation
     server: Server
@@ -31,11 +31,11 @@ class Scene(NamedTuple):
     other: Client
     suspend: Callable[[float], None]
 
-    async def free(self, within: float = 0.5) -> None:
+    async def check_free(self, within: float = 0.5) -> None:
         """Check that the other client can acquire the lock."""
         await (await self.other.lock("/lock").acquire(timeout=within)).release()
 
-    async def held(self) -> None:
+    async def check_held(self) -> None:
         """Check that the other client cannot acquire the lock."""
         assert await self.other.lock("/lock").attempt() is None
 
@@ -45,11 +45,11 @@ async def connection_lost(scene: Scene) -> None:
     scene.server.pause(scene.zk)
     await asyncio.sleep(SESSION_S / 2)
     assert scene.lease.valid_for() < before
-    await scene.held()
+    await scene.check_held()
     scene.server.resume("all")
     await asyncio.sleep(SESSION_S)
     assert (scene.lease.lost.is_set(), scene.lease.valid_for() > 0) == (False, True)
-    await scene.held()
+    await scene.check_held()
 
 
 async def no_answer(scene: Scene) -> None:
@@ -59,7 +59,7 @@ async def no_answer(scene: Scene) -> None:
     assert not scene.lease.lost.is_set()
     await asyncio.sleep(0.002)
     assert scene.lease.lost.is_set()
-    await scene.free(within=TICK_S)
+    await scene.check_free(within=TICK_S)
 
 
 async def late_answer(scene: Scene) -> None:
@@ -68,7 +68,7 @@ async def late_answer(scene: Scene) -> None:
     scene.server.restart(downtime=SESSION_S * 0.9)
     await asyncio.sleep(SESSION_S)
     assert (scene.zk.session_id, scene.lease.lost.is_set()) == (session_id, True)
-    await scene.free()
+    await scene.check_free()
 
 
 async def session_over(scene: Scene) -> None:
@@ -79,12 +79,12 @@ async def session_over(scene: Scene) -> None:
     await scene.zk.wait_for(State.CONNECTED)
     assert session_id not in scene.server.sessions()
     await scene.other.wait_for(State.CONNECTED)
-    await scene.free()
+    await scene.check_free()
 
 
 async def expired(scene: Scene) -> None:
     scene.server.expire(scene.zk)
-    await scene.free()
+    await scene.check_free()
     await scene.zk.wait_for(State.LOST)
     assert scene.lease.lost.is_set()
 
@@ -94,7 +94,7 @@ async def deleted(scene: Scene) -> None:
     await scene.other.delete(scene.lease.path)
     async with asyncio.timeout(0.1):
         await scene.lease.lost
-    await scene.free()
+    await scene.check_free()
 
 
 async def suspended(scene: Scene) -> None:
@@ -102,7 +102,7 @@ async def suspended(scene: Scene) -> None:
     scene.suspend(2 * SESSION_S)
     with pytest.raises(LockLostError):
         scene.lease.raise_if_lost()
-    await scene.free()
+    await scene.check_free()
 
 
 async def paused(scene: Scene) -> None:
@@ -112,7 +112,7 @@ async def paused(scene: Scene) -> None:
     await asyncio.sleep(0.1)
     assert scene.lease.lost.is_set()
     await scene.other.wait_for(State.CONNECTED)
-    await scene.free(within=SESSION_S)
+    await scene.check_free(within=SESSION_S)
 
 
 async def forked(scene: Scene) -> None:
@@ -121,13 +121,13 @@ async def forked(scene: Scene) -> None:
     with pytest.raises(RuntimeError, match="forked"):
         scene.zk.get("/")
     core._forked, core.session.terminal_error = False, error  # back to the state of the parent process
-    await scene.held()
+    await scene.check_held()
     assert not scene.lease.lost.is_set()
 
 
 async def expired_waiting(scene: Scene) -> None:
     waiting = asyncio.create_task(scene.other.lock("/lock").acquire())
-    await in_line(scene.server, "/lock", 2)
+    await wait_for_queue(scene.server, "/lock", 2)
     scene.server.expire(scene.other)
     with pytest.raises(SessionExpiredError):
         await waiting
@@ -145,12 +145,12 @@ async def cancelled_inside(scene: Scene) -> None:
     await eventually(lambda: len(children(scene.server, "/lock")) == 1)
     holding.cancel()
     await asyncio.wait([holding])
-    await scene.free()
+    await scene.check_free()
 
 
 async def cancelled_waiting(scene: Scene) -> None:
     waiting = asyncio.create_task(scene.other.lock("/lock").acquire())
-    await in_line(scene.server, "/lock", 2)
+    await wait_for_queue(scene.server, "/lock", 2)
     waiting.cancel()
     await eventually(lambda: len(children(scene.server, "/lock")) == 1)
 
@@ -158,16 +158,16 @@ async def cancelled_waiting(scene: Scene) -> None:
 async def release_lost(scene: Scene) -> None:
     with scene.server.fault(lose_reply(), "delete", times=1, strict=True):
         scene.lease.release_nowait()
-        await scene.free(within=SESSION_S)
+        await scene.check_free(within=SESSION_S)
 
 
 async def closed(scene: Scene) -> None:
     await scene.zk.aclose()
     assert scene.lease.lost.is_set()
-    await scene.free()
+    await scene.check_free()
 
 
-ROWS: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
+FAILURE_SCENES: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
     "the connection is lost (`State.SUSPENDED`)": connection_lost,
     "the last answered request was sent more than one session timeout ago": no_answer,
     "a server answers before `State.LOST`, and still knows the session, for example after a restart": late_answer,
@@ -185,15 +185,15 @@ ROWS: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
 }
 
 
-def test_every_row_of_table_has_check() -> None:
+def test_every_row_of_documented_failures_table_has_scene() -> None:
     table = PAGE.read_text(encoding="utf-8").partition("## What happens on failures")[2].partition("**Choose")[0]
 
     rows = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)[1:]
 
-    assert rows == list(ROWS)
+    assert rows == list(FAILURE_SCENES)
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", FAILURE_SCENES)
 def test_documented_failure_has_documented_effect(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     away = 0.0
     monkeypatch.setattr("zoolet.client.aio.suspension.Suspensions.total", lambda self: away)
@@ -205,20 +205,20 @@ def test_documented_failure_has_documented_effect(row: str, monkeypatch: pytest.
 
         zk, other = await connect(), await connect()
         lease = await zk.lock("/lock").acquire()
-        await ROWS[row](Scene(sim, server, zk, lease, other, suspend))
+        await FAILURE_SCENES[row](Scene(sim, server, zk, lease, other, suspend))
         await lease.release()
 
     simulate_clients(main)
 
 
-def test_scene_shows_that_lock_is_held() -> None:
+def test_scene_check_free_fails_while_lock_is_held() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         scene = Scene(sim, server, zk, await zk.lock("/lock").acquire(), other, lambda seconds: None)
 
         with pytest.raises(TimeoutError):
-            await scene.free()
-        await scene.held()
+            await scene.check_free()
+        await scene.check_held()
 
         await scene.lease.release()
 

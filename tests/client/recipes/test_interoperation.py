@@ -19,7 +19,7 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 from support.effort import effort
-from support.kazoo_clients import connected
+from support.kazoo_clients import connected_client
 from support.leftovers import ephemerals
 from support.waiting import DEADLINE_S
 
@@ -29,10 +29,10 @@ from zoolet.protocol.errors import NoNodeError
 from zoolet.testing import Server
 
 ROUNDS: Final = int(os.environ.get("ZOOLET_ROUNDS") or effort(50, 200))
-TIMEOUT: Final = 20 + ROUNDS / 10
-COUNTER: Final = "/counter"
-Make = Callable[[Client], AbstractAsyncContextManager[Any]]
-KazooMake = Callable[[KazooClient], Any]
+TIMEOUT_S: Final = 20 + ROUNDS / 10
+COUNTER_PATH: Final = "/counter"
+MakeLock = Callable[[Client], AbstractAsyncContextManager[Any]]
+MakeKazooLock = Callable[[KazooClient], Any]
 
 
 class Curator:
@@ -121,7 +121,7 @@ async def semaphore_mutex(zk: Client) -> AsyncIterator[None]:
 def server() -> Iterator[Server]:
     """A server in its own thread."""
     with Server() as running:
-        running.populate({COUNTER: b"0"})
+        running.populate({COUNTER_PATH: b"0"})
         yield running
 
 
@@ -135,42 +135,42 @@ async def zk(server: Server) -> AsyncIterator[Client]:
 @pytest.fixture
 def kazoo(server: Server) -> Iterator[KazooClient]:
     """kazoo's client."""
-    with connected(server.hosts) as client:
+    with connected_client(server.hosts) as client:
         yield client
 
 
-class Tally:
-    """Counts the turns of each side.
+class TurnCounter:
+    """The turns of each side, and a check that no two sides hold the lock at the same time.
 
     Args:
         server: Server with the counter.
-        most: Maximum number of holders at the same time.
-        parties: Number of sides.
+        max_holders: Maximum number of holders at the same time.
+        side_count: Number of sides.
     """
 
-    def __init__(self, server: Server, most: int = 1, parties: int = 2) -> None:
+    def __init__(self, server: Server, max_holders: int = 1, side_count: int = 2) -> None:
         self.server = server
-        self.most = most
-        self.parties = parties
+        self.max_holders = max_holders
+        self.side_count = side_count
         self.turns: dict[str, int] = {}
         self.inside = 0
         self.broken = ""
-        self.deadline = time.monotonic() + TIMEOUT
+        self.deadline = time.monotonic() + TIMEOUT_S
         self._guard = threading.Lock()
 
-    def more(self) -> bool:
-        """Return whether to continue, until ROUNDS turns and until each side has had a quarter of its fair share."""
-        assert time.monotonic() < self.deadline, f"{self.turns} in {TIMEOUT} s"
+    def needs_more_turns(self) -> bool:
+        """Return whether more turns are needed: ROUNDS in total, and a quarter of its fair share for each side."""
+        assert time.monotonic() < self.deadline, f"{self.turns} in {TIMEOUT_S} s"
         with self._guard:
             turns = list(self.turns.values())
-        fair = len(turns) == self.parties and min(turns) >= sum(turns) / self.parties / 4
+        fair = len(turns) == self.side_count and min(turns) >= sum(turns) / self.side_count / 4
         return sum(turns) < ROUNDS or not fair
 
     def enter(self) -> None:
         """Record that a side holds the lock."""
         with self._guard:
             self.inside += 1
-            if self.inside > self.most:
+            if self.inside > self.max_holders:
                 self.broken = f"{self.inside} inside after {self.turns}"
 
     def leave(self, who: str) -> None:
@@ -179,25 +179,25 @@ class Tally:
             self.inside -= 1
             self.turns[who] = self.turns.get(who, 0) + 1
 
-    async def run(self, who: str, zk: Client, make: Make) -> None:
-        """Take turns in the event loop."""
-        while self.more():
+    async def run(self, who: str, zk: Client, make: MakeLock) -> None:
+        """Hold the lock in the event loop, and increment the counter, until no more turns are needed."""
+        while self.needs_more_turns():
             async with make(zk):
                 self.enter()
-                value, _ = await zk.get(COUNTER)
-                if self.most == 1:
-                    await zk.set(COUNTER, b"%d" % (int(value) + 1))
+                value, _ = await zk.get(COUNTER_PATH)
+                if self.max_holders == 1:
+                    await zk.set(COUNTER_PATH, b"%d" % (int(value) + 1))
                 self.leave(who)
 
-    def run_kazoo(self, who: str, client: KazooClient, make: KazooMake) -> None:
-        """Take turns in a thread."""
+    def run_kazoo(self, who: str, client: KazooClient, make: MakeKazooLock) -> None:
+        """Hold kazoo's lock in a thread, and increment the counter, until no more turns are needed."""
         lock = make(client)
-        while self.more():
+        while self.needs_more_turns():
             with lock:
                 self.enter()
-                value, _ = client.get(COUNTER)
-                if self.most == 1:
-                    client.set(COUNTER, b"%d" % (int(value) + 1))
+                value, _ = client.get(COUNTER_PATH)
+                if self.max_holders == 1:
+                    client.set(COUNTER_PATH, b"%d" % (int(value) + 1))
                 self.leave(who)
 
     def check(self) -> None:
@@ -205,8 +205,8 @@ class Tally:
         assert not self.broken
         total = sum(self.turns.values())
         assert total >= ROUNDS
-        if self.most == 1:
-            assert int(self.server.tree()[COUNTER].data or b"") == total
+        if self.max_holders == 1:
+            assert int(self.server.tree()[COUNTER_PATH].data or b"") == total
         self.server.wait_for(lambda: not ephemerals(self.server), timeout=DEADLINE_S)
 
 
@@ -219,9 +219,9 @@ class Tally:
     ],
 )
 async def test_recipe_excludes_kazoo_recipe(
-    server: Server, zk: Client, kazoo: KazooClient, make: Make, other_make: KazooMake
+    server: Server, zk: Client, kazoo: KazooClient, make: MakeLock, other_make: MakeKazooLock
 ) -> None:
-    tally = Tally(server)
+    tally = TurnCounter(server)
     await asyncio.gather(tally.run("zoolet", zk, make), asyncio.to_thread(tally.run_kazoo, "kazoo", kazoo, other_make))
     tally.check()
 
@@ -244,14 +244,14 @@ async def test_recipe_excludes_kazoo_recipe(
         ),
     ],
 )
-async def test_recipe_excludes_curator_recipe(server: Server, zk: Client, make: Make, other_make: Make) -> None:
-    tally = Tally(server)
+async def test_recipe_excludes_curator_recipe(server: Server, zk: Client, make: MakeLock, other_make: MakeLock) -> None:
+    tally = TurnCounter(server)
     async with Client(server.hosts) as other:
         await asyncio.gather(tally.run("zoolet", zk, make), tally.run("curator", other, other_make))
         tally.check()
 
 
-async def test_readers_share_with_kazoo_but_not_writers(server: Server, zk: Client, kazoo: KazooClient) -> None:
+async def test_kazoo_readers_share_lock_but_writers_do_not(server: Server, zk: Client, kazoo: KazooClient) -> None:
     rw = ReadWriteLock(zk, "/rw", timeout=0.05)
     reader, writer = kazoo.ReadLock("/rw"), kazoo.WriteLock("/rw")
     await asyncio.to_thread(reader.acquire)
@@ -270,7 +270,7 @@ async def test_readers_share_with_kazoo_but_not_writers(server: Server, zk: Clie
     await asyncio.to_thread(writer.release)
 
 
-async def test_readers_share_with_curator_but_not_writers(server: Server, zk: Client) -> None:
+async def test_curator_readers_share_lock_but_writers_do_not(server: Server, zk: Client) -> None:
     rw = ReadWriteLock(zk, "/rw", naming="curator", timeout=0.05)
     async with Client(server.hosts) as other:
         async with CuratorReadWrite(other, "/rw", write=False), rw.read():
@@ -285,7 +285,7 @@ async def test_readers_share_with_curator_but_not_writers(server: Server, zk: Cl
 
 @pytest.mark.parametrize("leases", [1, 2])
 async def test_semaphore_shares_leases_with_kazoo(server: Server, zk: Client, kazoo: KazooClient, leases: int) -> None:
-    tally = Tally(server, leases, parties=3)
+    tally = TurnCounter(server, leases, side_count=3)
     async with Client(server.hosts) as third:
         await asyncio.gather(
             tally.run("zoolet", zk, lambda zk: Semaphore(zk, "/pool", leases)),
@@ -297,14 +297,14 @@ async def test_semaphore_shares_leases_with_kazoo(server: Server, zk: Client, ka
         tally.check()
 
 
-async def test_kazoo_semaphore_of_other_size_is_error(server: Server, zk: Client, kazoo: KazooClient) -> None:
+async def test_semaphore_size_different_from_kazoo_raises(server: Server, zk: Client, kazoo: KazooClient) -> None:
     await asyncio.to_thread(kazoo.Semaphore("/pool", max_leases=3).acquire)
     with pytest.raises(ValueError, match="3"):
         await Semaphore(zk, "/pool", 2).acquire(DEADLINE_S)
     assert await asyncio.to_thread(kazoo.Semaphore("/pool", max_leases=3).acquire, timeout=DEADLINE_S)
 
 
-async def test_kazoo_and_zoolet_elections_share_leader(server: Server, zk: Client, kazoo: KazooClient) -> None:
+async def test_kazoo_and_zoolet_candidates_elect_one_leader(server: Server, zk: Client, kazoo: KazooClient) -> None:
     election = Election(zk, "/leader", b"zoolet")
     entered, leave = threading.Event(), threading.Event()
 

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import pytest
 from support import kazoo_bugs
-from support.leftovers import in_line, nothing_left
+from support.leftovers import wait_for_queue, wait_until_clean
 from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client, State, serializers
 from zoolet.client.recipes import Lock, LockLostError, MultiLock, Semaphore, TryLock
 from zoolet.testing import Server, Simulation, drop_request
 
-SESSION: Final = 6.0
-LATENCY: Final = 0.003
-NAMES: Final = {"kazoo": r"^[0-9a-f]{32}__lock__\d{10}$", "curator": r"^_c_[0-9a-f-]{36}-lock-\d{10}$"}
+SESSION_S: Final = 6.0
+LATENCY_S: Final = 0.003
+NODE_NAME_PATTERNS: Final = {"kazoo": r"^[0-9a-f]{32}__lock__\d{10}$", "curator": r"^_c_[0-9a-f-]{36}-lock-\d{10}$"}
 
 
 # --- one holder at a time ---
@@ -44,7 +44,7 @@ def test_waiters_acquire_in_order_of_arrival(naming: str) -> None:
             await asyncio.sleep(0.1)
         await asyncio.gather(*tasks)
         assert order == [0, 1, 2, 3, 4]
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -63,17 +63,17 @@ def test_tasks_of_one_client_exclude_each_other() -> None:
                 inside.remove(number)
 
         await asyncio.gather(*map(use, range(5)))
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-async def waiting(server: Server, clients: list[Client]) -> list[asyncio.Task[Any]]:
-    """Return tasks that wait for the lock in this order."""
+async def start_waiters(server: Server, clients: list[Client]) -> list[asyncio.Task[Any]]:
+    """Start a task for each client that waits for the lock. The tasks queue in the order of *clients*."""
     tasks = []
     for number, client in enumerate(clients, 2):
         tasks.append(asyncio.create_task(client.lock("/lock").acquire()))
-        await in_line(server, "/lock", number)
+        await wait_for_queue(server, "/lock", number)
     await asyncio.sleep(0.2)
     return tasks
 
@@ -82,7 +82,7 @@ def test_release_wakes_exactly_one_waiter() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(20)]
         holder = await clients[0].lock("/lock").acquire()
-        waiters = await waiting(server, clients[1:])
+        waiters = await start_waiters(server, clients[1:])
         before = server.op_count()
 
         await holder.release()
@@ -92,7 +92,7 @@ def test_release_wakes_exactly_one_waiter() -> None:
         assert list(done) == [waiters[0]]
         asked = {(op.session, op.op) for op in server.ops(since=before)}
         first, winner = (client.session_id for client in clients[:2])
-        # Acquiring and releasing also sets or removes the holder's guard. No other client sends anything; none lists.
+        # An acquire also sets the watch of the holder, and a release removes it. All other waiters must stay silent.
         assert asked <= {(first, "delete"), (first, "removeWatches"), (winner, "getData")}
         for waiter in waiters:
             await (await waiter).release()
@@ -104,11 +104,11 @@ def test_leaving_waiter_wakes_only_successor() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(5)]
         holder = await clients[0].lock("/lock").acquire()
-        waiters = await waiting(server, clients[1:])
+        waiters = await start_waiters(server, clients[1:])
         before = server.op_count()
 
         waiters[1].cancel()
-        await in_line(server, "/lock", 4)
+        await wait_for_queue(server, "/lock", 4)
         await asyncio.sleep(0.1)
 
         asked = sorted((clients.index(by), op.op) for op in server.ops(since=before)
@@ -127,7 +127,7 @@ def test_free_lock_takes_one_round_trip() -> None:
         server.populate({"/lock": b""})
         began = sim.time()
         held = await zk.lock("/lock").acquire()
-        assert sim.time() - began < 3 * LATENCY
+        assert sim.time() - began < 3 * LATENCY_S
         await held.release()
 
     simulate_clients(main)
@@ -139,16 +139,16 @@ def test_lock_node_has_given_naming_and_data(naming: str) -> None:
         zk = await connect()
         async with zk.lock("/lock", naming=naming, data=b"host-1") as held:
             [name] = kazoo_bugs.children(server, "/lock")
-            assert re.match(NAMES[naming], name)
+            assert re.match(NODE_NAME_PATTERNS[naming], name)
             assert held.path == f"/lock/{name}"
             view = server.tree()[held.path]
             assert (view.data, view.ephemeral_owner, view.czxid) == (b"host-1", zk.session_id, held.czxid)
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_naming_both_holds_a_node_of_each_kind() -> None:
+def test_naming_both_creates_kazoo_and_curator_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, other = await connect(), await connect()
         async with one.lock("/lock", naming="both"):
@@ -161,30 +161,32 @@ def test_naming_both_holds_a_node_of_each_kind() -> None:
             async with other.lock("/lock", naming=naming):
                 with pytest.raises(TimeoutError):
                     await one.lock("/lock", naming="both").acquire(0.2)
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
-def test_foreign_children_do_not_wait_in_line(naming: str) -> None:
+def test_foreign_children_of_lock_node_are_not_contenders(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         names = ("a", "0000000000", "x-0000000000", "__lock__", "lock-", "__lock__12", "n__LOCK__0000000000", "0lock")
         server.populate({"/lock": dict.fromkeys(names, b"")})
         async with zk.lock("/lock", naming=naming, timeout=1.0):
             pass
-        await nothing_left(server)
+        await wait_until_clean(server)
         assert set(kazoo_bugs.children(server, "/lock")) == set(names)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
-@pytest.mark.parametrize("first", [kazoo_bugs.LAST_NUMBER - 2, kazoo_bugs.LAST_NUMBER - 1, kazoo_bugs.LAST_NUMBER])
-def test_lock_order_survives_negative_numbers(naming: str, first: int) -> None:
+@pytest.mark.parametrize(
+    "first", [kazoo_bugs.LAST_SEQUENCE - 2, kazoo_bugs.LAST_SEQUENCE - 1, kazoo_bugs.LAST_SEQUENCE]
+)
+def test_lock_order_survives_wrap_to_negative_sequence_numbers(naming: str, first: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
-        kazoo_bugs.count_from(server, "/lock", first)
+        kazoo_bugs.create_with_next_sequence(server, "/lock", first)
         order: list[int] = []
         tokens: list[int] = []
 
@@ -234,7 +236,7 @@ def test_lock_works_with_serializer_and_chroot() -> None:
         async with outer.lock("/app/lock"):
             with pytest.raises(TimeoutError):
                 await inner.lock("/lock").acquire(0.1)
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -251,7 +253,7 @@ def test_invalid_lock_arguments_are_refused(options: dict[str, Any]) -> None:
         zk.lock("lock")
 
 
-def test_lock_is_acquired_between_two_sessions() -> None:
+def test_lock_acquired_after_session_loss_waits_for_session() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         with server.fault(drop_request(), "connect", times=1):
@@ -259,29 +261,29 @@ def test_lock_is_acquired_between_two_sessions() -> None:
             await zk.wait_for(State.LOST)
             async with zk.lock("/lock", timeout=20.0):
                 pass
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_short_hold_costs_three_requests() -> None:
+def test_lock_held_briefly_costs_three_requests() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         server.populate({"/lock": b""})
         before = server.op_count()
         async with zk.lock("/lock"):
             pass
-        await nothing_left(server)
+        await wait_until_clean(server)
         asked = [op.op for op in server.ops(since=before)]
         assert asked == ["create2", "getChildren", "delete"]
 
     simulate_clients(main)
 
 
-# --- holding ---
+# --- holders: revocation, contenders, dropped leases ---
 
 
-def test_holder_is_notified_of_revocation() -> None:
+def test_revocable_lock_holder_is_notified_of_revocation() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         assert await two.lock("/lock").revoke() is False
@@ -297,7 +299,7 @@ def test_holder_is_notified_of_revocation() -> None:
     simulate_clients(main)
 
 
-def test_irrevocable_holder_is_not_notified() -> None:
+def test_irrevocable_lock_holder_is_not_notified_of_revocation() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock") as held:
@@ -308,13 +310,13 @@ def test_irrevocable_holder_is_not_notified() -> None:
     simulate_clients(main)
 
 
-def test_contenders_are_delivered_in_order() -> None:
+def test_lock_contenders_are_delivered_in_order_of_arrival() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         assert await one.lock("/lock").contenders() == []
         held = await one.lock("/lock").acquire()
         waiting = asyncio.create_task(two.lock("/lock").acquire())
-        await in_line(server, "/lock", 2)
+        await wait_for_queue(server, "/lock", 2)
         first, second = await one.lock("/lock").contenders()
         assert first == held.path
         await held.release()
@@ -371,7 +373,7 @@ def test_released_lock_is_not_held() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         held = await (await connect()).lock("/lock").acquire()
         held.raise_if_lost()
-        assert 0 < held.valid_for() <= SESSION
+        assert 0 < held.valid_for() <= SESSION_S
         await held.release()
         await held.release()
         assert held.valid_for() == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support import kazoo_bugs
-from support.leftovers import ephemerals, in_line, nothing_left
+from support.leftovers import ephemerals, wait_for_queue, wait_until_clean
 from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client, ClosedError, SessionExpiredError
@@ -18,10 +18,10 @@ from zoolet.client.recipes import Lock, LockLostError, TryLock
 from zoolet.protocol.errors import ConnectionLossError, ErrorCode, NoAuthError
 from zoolet.testing import Server, Simulation, close_after, drop_request, error, lose_reply
 
-# --- giving up ---
+# --- timeouts and cancelled waits ---
 
 
-def test_timeout_leaves_nothing_and_next_attempt_works() -> None:
+def test_timed_out_acquire_cleans_up_for_next_attempt() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         lock = two.lock("/lock", timeout=1.5)
@@ -31,21 +31,21 @@ def test_timeout_leaves_nothing_and_next_attempt_works() -> None:
                 async with lock:
                     pass
             assert sim.time() - began == pytest.approx(1.5, abs=0.05)
-            await in_line(server, "/lock", 1)
-            assert kazoo_bugs.watches_of(server, two) == []
+            await wait_for_queue(server, "/lock", 1)
+            assert kazoo_bugs.client_watches(server, two) == []
         async with lock:
             pass
         async with lock:
             with pytest.raises(TimeoutError):
                 await one.lock("/lock").acquire(0)
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "both"])
 @pytest.mark.parametrize("taken", [False, True])
-def test_waiter_cancelled_anytime_leaves_nothing(naming: str, taken: bool) -> None:
+def test_waiter_cancelled_at_any_point_cleans_up(naming: str, taken: bool) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         server.populate({"/lock": b""})
@@ -61,7 +61,7 @@ def test_waiter_cancelled_anytime_leaves_nothing(naming: str, taken: bool) -> No
             await asyncio.sleep(step * 0.0007)
             task.cancel()
             await asyncio.wait([task])
-            await server.until(lambda: len(ephemerals(server)) == mine and not kazoo_bugs.watches_of(server, two))
+            await server.until(lambda: len(ephemerals(server)) == mine and not kazoo_bugs.client_watches(server, two))
         if holder is not None:
             await holder.release()
         await (await two.lock("/lock", naming=naming).acquire(1.0)).release()
@@ -90,7 +90,7 @@ def test_waiter_cancelled_after_reply_leaves_no_node(step: int) -> None:
         await asyncio.wait([task])
         if not task.cancelled():
             await task.result().release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(find_out, 3)
     simulate_clients(main, 3)
@@ -105,7 +105,7 @@ def test_lock_is_acquired_after_lost_create_reply() -> None:
         assert [f"/lock/{name}" for name in kazoo_bugs.children(server, "/lock")] == [held.path]
         assert server.tree()[held.path].czxid == held.czxid
         await held.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -132,25 +132,25 @@ def test_release_with_lost_reply_succeeds(action: Callable[[], Any]) -> None:
             async with two.lock("/lock", timeout=5.0):
                 pass
         assert not held.lost.is_set()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_timeout_with_lost_cleanup_leaves_no_node() -> None:
+def test_lock_timeout_with_lost_delete_requests_leaves_no_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock"):
             with server.fault(drop_request(), "delete", times=3, strict=True):
                 with pytest.raises(TimeoutError):
                     await two.lock("/lock").acquire(0.5)
-                await in_line(server, "/lock", 1)
-        await nothing_left(server)
+                await wait_for_queue(server, "/lock", 1)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_client_closed_while_listing_leaves_no_node() -> None:
+def test_client_closed_while_listing_contenders_leaves_no_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(operation_timeout=1.0, timeout=60.0), await connect()
         server.populate({"/lock": b""})
@@ -173,23 +173,23 @@ def test_session_end_while_waiting_is_reported(naming: str) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock", naming=naming):
             waiting = asyncio.create_task(two.lock("/lock", naming=naming).acquire())
-            await server.until(lambda: kazoo_bugs.watches_of(server, two))
+            await server.until(lambda: kazoo_bugs.client_watches(server, two))
             await kazoo_bugs.lose_session(server, two)
             with pytest.raises(SessionExpiredError):
                 await waiting
         async with two.lock("/lock", timeout=5.0, naming=naming):
             pass
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_waiter_of_closed_client_gets_error() -> None:
+def test_lock_waiter_raises_when_its_client_closes() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock"):
             waiting = asyncio.create_task(two.lock("/lock").acquire())
-            await server.until(lambda: kazoo_bugs.watches_of(server, two))
+            await server.until(lambda: kazoo_bugs.client_watches(server, two))
             await two.aclose()
             with pytest.raises(ClosedError):
                 await waiting
@@ -202,7 +202,7 @@ def test_waiter_with_deleted_node_does_not_hold_lock() -> None:
         one, two = await connect(), await connect()
         holder = await one.lock("/lock").acquire()
         waiting = asyncio.create_task(two.lock("/lock").acquire())
-        await in_line(server, "/lock", 2)
+        await wait_for_queue(server, "/lock", 2)
         await one.delete(f"/lock/{kazoo_bugs.children(server, '/lock')[1]}")
         await holder.release()
         try:
@@ -216,7 +216,7 @@ def test_waiter_with_deleted_node_does_not_hold_lock() -> None:
     simulate_clients(main)
 
 
-# --- losing it ---
+# --- failed and refused requests, and warnings ---
 
 
 def test_client_closed_after_release_logs_no_warning() -> None:
@@ -233,7 +233,7 @@ def test_client_closed_after_release_logs_no_warning() -> None:
 
 
 @pytest.mark.parametrize("op", ["getChildren", "exists", "sync"])
-def test_contender_failing_midway_leaves_no_node(op: str) -> None:
+def test_refused_request_during_acquire_leaves_no_node(op: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         await zk.ensure_path("/l")

@@ -15,24 +15,24 @@ from zoolet.client import Client
 from zoolet.client.recipes import Lock
 from zoolet.testing import Server
 
-CALLS: Final = 200
+MAX_CALLS: Final = 200
 """Ceiling for the function calls of an acquire and its release, of Python and C functions together."""
-TURNS: Final = 200
+ROUNDS: Final = 200
 
 
-LOOP: Final = re.compile(r"/(asyncio/\w+|selectors|test_lock_cost)\.py$")
+UNCOUNTED_MODULES: Final = re.compile(r"/(asyncio/\w+|selectors|test_lock_cost)\.py$")
 """Modules whose calls do not count: those of the event loop, and this one."""
 
 
 class CallCounter:
-    """Counts calls of Python functions, and the C functions that they call, outside asyncio and this module."""
+    """A profile function that counts the calls of Python and C functions outside asyncio and this module."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """Receive an event of ``sys.setprofile``."""
-        if event in ("call", "c_call") and LOOP.search(frame.f_code.co_filename) is None:
+        if event in ("call", "c_call") and UNCOUNTED_MODULES.search(frame.f_code.co_filename) is None:
             self.count += 1
 
 
@@ -44,23 +44,23 @@ async def acquire_repeatedly(zk: Client, turns: int) -> None:
 
 
 @pytest.mark.skipif(sys.flags.dev_mode, reason="the debug mode of asyncio makes other calls")
-def test_lock_makes_few_calls() -> None:
+def test_free_lock_costs_few_function_calls() -> None:
     async def main(hosts: str) -> float:
         async with Client(hosts) as zk:
             await acquire_repeatedly(zk, 10)
             counter, before = CallCounter(), sys.getprofile()
             sys.setprofile(counter)
             try:
-                await acquire_repeatedly(zk, TURNS)
+                await acquire_repeatedly(zk, ROUNDS)
             finally:
                 sys.setprofile(before)
-            return counter.count / TURNS
+            return counter.count / ROUNDS
 
-    with Server() as server:  # in a thread, whose calls do not count
-        assert asyncio.run(main(server.hosts)) < CALLS
+    with Server() as server:  # the server runs in its own thread, whose calls are not counted
+        assert asyncio.run(main(server.hosts)) < MAX_CALLS
 
 
-async def enter(recipe: Any) -> None:
+async def enter_and_leave(recipe: Any) -> None:
     """Enter a recipe and leave it."""
     async with recipe:
         pass
@@ -76,12 +76,12 @@ async def attempt(lock: Lock) -> None:
 @pytest.mark.parametrize(
     ("use", "path", "requests"),
     [
-        pytest.param(enter, "/lock", 3, id="missing"),
-        pytest.param(enter, "/locks/a", 5, id="parent missing"),
+        pytest.param(enter_and_leave, "/lock", 3, id="missing"),
+        pytest.param(enter_and_leave, "/locks/a", 5, id="parent missing"),
         pytest.param(attempt, "/attempt", 2, id="attempt"),
     ],
 )
-async def test_first_lock_makes_container_and_node_together(
+async def test_first_lock_creates_container_and_node_in_one_request(
     use: Callable[[Lock], Any], path: str, requests: int, any_hosts: str
 ) -> None:
     async with Client(any_hosts) as zk:
@@ -89,6 +89,6 @@ async def test_first_lock_makes_container_and_node_together(
         release = 1
         assert zk.statistics().requests_sent == requests + release
 
-        await enter(Lock(zk, path))
+        await enter_and_leave(Lock(zk, path))
         assert zk.statistics().requests_sent == requests + release + 3
         await zk.delete(path)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 from support import kazoo_bugs
-from support.leftovers import ephemerals, in_line, nothing_left
+from support.leftovers import ephemerals, wait_for_queue, wait_until_clean
 from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client, State
@@ -16,8 +16,8 @@ from zoolet.client.recipes import Lock, LockLostError
 from zoolet.protocol.errors import ErrorCode, SessionExpiredError
 from zoolet.testing import Server, Simulation, error
 
-SESSION: Final = 6.0
-Lose = Callable[[Simulation, Server, Client, str], Coroutine[Any, Any, None]]
+SESSION_S: Final = 6.0
+LoseLease = Callable[[Simulation, Server, Client, str], Coroutine[Any, Any, None]]
 
 
 async def expire(sim: Simulation, server: Server, client: Client, path: str) -> None:
@@ -34,14 +34,14 @@ async def delete(sim: Simulation, server: Server, client: Client, path: str) -> 
 async def stall(sim: Simulation, server: Server, client: Client, path: str) -> None:
     """Block all traffic for longer than the session timeout."""
     sim.network.pause()
-    asyncio.get_running_loop().call_later(3 * SESSION, sim.network.resume)
+    asyncio.get_running_loop().call_later(3 * SESSION_S, sim.network.resume)
 
 
 async def refuse(sim: Simulation, server: Server, client: Client, path: str) -> None:
     """Break the connection, and refuse new ones for longer than the session timeout."""
     server.refuse_connections()
     server.drop(client)
-    asyncio.get_running_loop().call_later(3 * SESSION, server.accept_connections)
+    asyncio.get_running_loop().call_later(3 * SESSION_S, server.accept_connections)
 
 
 async def close(sim: Simulation, server: Server, client: Client, path: str) -> None:
@@ -49,12 +49,12 @@ async def close(sim: Simulation, server: Server, client: Client, path: str) -> N
     await client.aclose()
 
 
-WAYS: Final = [expire, delete, stall, refuse, close]
+LOSSES: Final = [expire, delete, stall, refuse, close]
 
 
-@pytest.mark.parametrize("lose", WAYS)
+@pytest.mark.parametrize("lose", LOSSES)
 @pytest.mark.parametrize("naming", ["kazoo", "both"])
-def test_loss_cancels_holder_and_raises_from_block(lose: Lose, naming: str) -> None:
+def test_loss_cancels_holder_and_raises_from_block(lose: LoseLease, naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         cancelled = False
@@ -73,20 +73,20 @@ def test_loss_cancels_holder_and_raises_from_block(lose: Lose, naming: str) -> N
         assert raised.value.path == held.path
         assert asyncio.current_task().cancelling() == 0
         await losing
-        await asyncio.sleep(4 * SESSION)
+        await asyncio.sleep(4 * SESSION_S)
         assert ephemerals(server) == []
 
     simulate_clients(main)
 
 
-@pytest.mark.parametrize("lose", WAYS)
-def test_holder_with_flag_is_not_cancelled_on_loss(lose: Lose) -> None:
+@pytest.mark.parametrize("lose", LOSSES)
+def test_loss_with_on_lost_flag_does_not_cancel_holder(lose: LoseLease) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with zk.lock("/lock", on_lost="flag") as held:
             await asyncio.sleep(0.2)
             await lose(sim, server, zk, held.path)
-            async with asyncio.timeout(2 * SESSION):
+            async with asyncio.timeout(2 * SESSION_S):
                 reason = await held.lost
             assert reason == held.lost.reason != ""
             await asyncio.sleep(0.1)
@@ -99,7 +99,7 @@ def test_holder_with_flag_is_not_cancelled_on_loss(lose: Lose) -> None:
     simulate_clients(main)
 
 
-def test_deleted_node_is_reported_with_both_reasons() -> None:
+def test_loss_by_deleted_node_names_both_possible_reasons() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with zk.lock("/lock", on_lost="flag") as held:
@@ -118,14 +118,14 @@ def test_loss_is_reported_before_next_grant(how: str, seed: int) -> None:
         times: dict[str, float] = {}
         async with one.lock("/lock", on_lost="flag") as held:
             assert held.valid_for() <= server.sessions()[one.session_id].expires_in + 1e-3
-            await asyncio.sleep(sim.rng.uniform(0.1, 3 * SESSION))
+            await asyncio.sleep(sim.rng.uniform(0.1, 3 * SESSION_S))
             waiting = asyncio.create_task(two.lock("/lock").acquire())
-            await in_line(server, "/lock", 2)
-            if how == "stall":  # only this client: the other one must be notified
+            await wait_for_queue(server, "/lock", 2)
+            if how == "stall":  # pause only this client, because the waiter must be notified of the expiry
                 server.pause(one)
             elif how == "pause":
                 server.pause(one)
-                asyncio.get_running_loop().call_later(SESSION * 0.9, server.resume, "all")
+                asyncio.get_running_loop().call_later(SESSION_S * 0.9, server.resume, "all")
             else:
                 server.pause(one)
                 server.drop(one)
@@ -137,7 +137,7 @@ def test_loss_is_reported_before_next_grant(how: str, seed: int) -> None:
 
             telling = asyncio.create_task(lost())
             if how == "pause":
-                await asyncio.sleep(5 * SESSION)
+                await asyncio.sleep(5 * SESSION_S)
                 telling.cancel()
                 if "lost" not in times:
                     held.raise_if_lost()
@@ -164,12 +164,12 @@ def test_short_stall_keeps_lease() -> None:
         async with zk.lock("/lock") as held:
             for _ in range(5):
                 sim.network.pause()
-                await asyncio.sleep(SESSION * 0.5)
+                await asyncio.sleep(SESSION_S * 0.5)
                 held.raise_if_lost()
                 sim.network.resume()
-                await asyncio.sleep(SESSION)
+                await asyncio.sleep(SESSION_S)
             sim.network.drop()
-            await asyncio.sleep(SESSION)
+            await asyncio.sleep(SESSION_S)
             held.raise_if_lost()
 
     simulate_clients(main)
@@ -194,7 +194,7 @@ def test_transaction_after_loss_is_refused() -> None:
     simulate_clients(main)
 
 
-def test_transaction_of_former_session_is_refused() -> None:
+def test_transaction_of_previous_session_is_refused() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         server.populate({"/register": b"0"})
@@ -222,7 +222,7 @@ def test_loss_found_by_holder_raises_lock_lost(how: str) -> None:
                         await two.delete(held.path)
                         await held.transaction().commit()
                     else:
-                        sim.pass_time(2 * SESSION)  # the process was stopped
+                        sim.pass_time(2 * SESSION_S)  # as if the process had been stopped
                         held.raise_if_lost()
             except LockLostError:
                 await asyncio.sleep(1)
@@ -237,7 +237,7 @@ def test_loss_found_by_holder_raises_lock_lost(how: str) -> None:
     simulate_clients(main)
 
 
-def test_outside_cancellation_stays_cancellation() -> None:
+def test_external_cancellation_of_holder_propagates() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
 
@@ -251,7 +251,7 @@ def test_outside_cancellation_stays_cancellation() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -262,12 +262,12 @@ def test_error_in_block_releases_lock_and_propagates() -> None:
         with pytest.raises(ZeroDivisionError):
             async with zk.lock("/lock"):
                 raise ZeroDivisionError
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_deletion_right_after_acquire_is_noticed() -> None:
+def test_deletion_of_lock_node_right_after_acquire_is_noticed() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock", on_lost="flag") as held:
@@ -278,7 +278,7 @@ def test_deletion_right_after_acquire_is_noticed() -> None:
     simulate_clients(main)
 
 
-def test_deletion_while_offline_is_noticed_on_return() -> None:
+def test_lock_node_deletion_while_offline_is_found_on_reconnect() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock", on_lost="flag") as held:
@@ -287,24 +287,24 @@ def test_deletion_while_offline_is_noticed_on_return() -> None:
             server.pause(one)
             await two.delete(held.path)
             server.resume("all")
-            async with asyncio.timeout(SESSION):
+            async with asyncio.timeout(SESSION_S):
                 await held.lost
 
     simulate_clients(main)
 
 
-def test_deletion_of_one_of_two_lock_nodes_is_loss() -> None:
+def test_deleting_one_of_two_lock_nodes_loses_lock() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         held = await one.lock("/lock", naming="both").acquire()
         [kazoo] = [name for name in kazoo_bugs.children(server, "/lock") if "__lock__" in name]
         await two.delete(f"/lock/{kazoo}")
         try:
-            async with asyncio.timeout(2 * SESSION):
+            async with asyncio.timeout(2 * SESSION_S):
                 await held.lost
         finally:
             await held.release()
-            await nothing_left(server)
+            await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -338,7 +338,7 @@ def test_session_expired_reply_loses_lease() -> None:
     simulate_clients(main)
 
 
-def test_read_only_server_keeps_no_lease_valid() -> None:
+def test_lease_is_lost_on_read_only_server() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect(read_only=True)
         lease = await zk.lock("/lock").acquire()
@@ -346,15 +346,15 @@ def test_read_only_server_keeps_no_lease_valid() -> None:
 
         server.set_read_only(True)  # the majority, on other members, expires the session after its timeout
         await zk.wait_for(State.READ_ONLY)
-        await asyncio.wait_for(lease.lost.wait(), 2 * SESSION)
+        await asyncio.wait_for(lease.lost.wait(), 2 * SESSION_S)
 
-        assert sim.time() - began <= SESSION
-        assert zk.state is State.READ_ONLY  # pings are still answered
+        assert sim.time() - began <= SESSION_S
+        assert zk.state is State.READ_ONLY  # the client is still connected, because pings are answered
 
     simulate_clients(main)
 
 
-def test_suspension_shortens_validity_of_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_suspension_shortens_validity_of_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     suspended = 0.0
     monkeypatch.setattr("zoolet.client.aio.suspension.Suspensions.total", lambda self: suspended)
 
@@ -364,7 +364,7 @@ def test_suspension_shortens_validity_of_lease(monkeypatch: pytest.MonkeyPatch) 
         lease = await zk.lock("/lock").acquire()
         assert lease.valid_for() > 0
 
-        suspended = SESSION + 1  # the monotonic clock did not count it
+        suspended = SESSION_S + 1  # seconds that the monotonic clock did not count
 
         assert lease.valid_for() == 0
         with pytest.raises(LockLostError):
@@ -373,7 +373,7 @@ def test_suspension_shortens_validity_of_lease(monkeypatch: pytest.MonkeyPatch) 
     simulate_clients(main)
 
 
-def test_lease_is_valid_after_survived_suspension(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_is_valid_again_after_short_machine_suspension(monkeypatch: pytest.MonkeyPatch) -> None:
     suspended = 0.0
     monkeypatch.setattr("zoolet.client.aio.suspension.Suspensions.total", lambda self: suspended)
 
@@ -381,11 +381,11 @@ def test_lease_is_valid_after_survived_suspension(monkeypatch: pytest.MonkeyPatc
         nonlocal suspended
         zk = await connect()
         async with await zk.lock("/lock").acquire() as lease:
-            suspended = SESSION / 2
-            assert 0 < lease.valid_for() <= SESSION / 2
+            suspended = SESSION_S / 2
+            assert 0 < lease.valid_for() <= SESSION_S / 2
             await zk.exists("/")
 
-            assert lease.valid_for() > SESSION / 2
+            assert lease.valid_for() > SESSION_S / 2
             lease.raise_if_lost()
 
     simulate_clients(main)
@@ -393,7 +393,7 @@ def test_lease_is_valid_after_survived_suspension(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("answer", [ErrorCode.THROTTLED_OP, ErrorCode.NO_AUTH, ErrorCode.SYSTEM_ERROR])
 @pytest.mark.parametrize("revocable", [False, True])
-def test_error_reply_to_lease_watch_keeps_lease(answer: ErrorCode, revocable: bool) -> None:
+def test_lease_survives_error_replies_to_its_watch_requests(answer: ErrorCode, revocable: bool) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         lease = await Lock(zk, "/lock", revocable=revocable).acquire()
@@ -410,7 +410,7 @@ def test_error_reply_to_lease_watch_keeps_lease(answer: ErrorCode, revocable: bo
     simulate_clients(main)
 
 
-def test_lease_is_lost_within_second_of_suspension(
+def test_lease_is_lost_within_second_of_long_machine_suspension(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     suspended = 0.0

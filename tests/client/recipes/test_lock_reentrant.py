@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support import kazoo_bugs
-from support.leftovers import nothing_left
+from support.leftovers import wait_until_clean
 from support.simulation import Connect, simulate_clients
 
 from zoolet.client.recipes import (
@@ -41,7 +41,7 @@ def test_reentrant_lock_is_released_by_last_exit() -> None:
     simulate_clients(main)
 
 
-def test_other_task_cannot_enter_reentrant_lock() -> None:
+def test_reentrant_lock_excludes_different_task() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lock = zk.lock("/lock", reentrant=True, timeout=0.2)
@@ -68,12 +68,12 @@ def test_self_waiting_task_gets_deadlock_error() -> None:
                 with pytest.raises(DeadlockError, match="waiting for it would deadlock"):
                     async with inner:
                         pass
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_acquiring_own_lock_raises_but_attempt_is_none() -> None:
+def test_acquire_of_own_lock_raises_and_attempt_fails() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         locks = [zk.lock("/l"), MultiLock(zk, ["/m"]), TryLock(zk, "/t"), DurableLock(zk, "/d", "me")]
@@ -91,12 +91,12 @@ def test_acquiring_own_lock_raises_but_attempt_is_none() -> None:
         with pytest.raises(RuntimeError, match="this task already holds"):
             await Lock(zk, "/b", naming="both").acquire()
         await one.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_block_of_acquired_lock_is_cancelled_on_loss() -> None:
+def test_block_of_already_acquired_lock_is_cancelled_on_loss() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lock = zk.lock("/lock", reentrant=True)
@@ -134,7 +134,7 @@ def test_reentrant_lock_counts_releases_in_its_block() -> None:
     simulate_clients(main)
 
 
-def test_writer_reenters_both_sides_of_lock() -> None:
+def test_writer_can_reenter_as_writer_and_as_reader() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         rw, other = ReadWriteLock(one, "/rw", reentrant=True), ReadWriteLock(two, "/rw")
@@ -188,7 +188,7 @@ def test_task_reacquires_reentrant_lock_without_block() -> None:
             assert await two.lock("/lock").attempt() is None, held
             await lease.release()
         await lease.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
         other = await asyncio.create_task(lock.acquire())
         assert other is not lease
@@ -201,7 +201,7 @@ def test_task_reacquires_reentrant_lock_without_block() -> None:
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
-def test_self_waiting_task_gets_error_from_any_object(naming: str) -> None:
+def test_task_waiting_for_own_lock_by_other_object_gets_error(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with zk.lock("/lock", naming=naming):
@@ -213,22 +213,22 @@ def test_self_waiting_task_gets_error_from_any_object(naming: str) -> None:
                 pass
         async with zk.lock("/lock", naming=naming):
             pass
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_reentrant_lock_is_reentered_by_second_object() -> None:
+def test_reentrant_lock_is_reentered_through_second_lock_object() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with zk.lock("/lock", reentrant=True) as outer, zk.lock("/lock", reentrant=True) as inner:
             assert inner is outer
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_read_write_locks_of_same_path_are_linked() -> None:
+def test_read_write_lock_objects_of_same_path_share_reentrancy() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with ReadWriteLock(zk, "/rw").read():
@@ -236,7 +236,7 @@ def test_read_write_locks_of_same_path_are_linked() -> None:
                 pass
             with pytest.raises(DeadlockError):
                 await ReadWriteLock(zk, "/rw").write().__aenter__()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 

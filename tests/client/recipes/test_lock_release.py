@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.leftovers import ephemerals, nothing_left
+from support.leftovers import ephemerals, wait_until_clean
 from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client
@@ -16,7 +16,7 @@ from zoolet.testing import Server, Simulation, drop_request, error, lose_reply
 # --- releases ---
 
 
-def test_refused_release_is_retried_with_backoff(
+def test_refused_release_of_lock_is_retried_with_backoff(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
@@ -28,7 +28,7 @@ def test_refused_release_is_retried_with_backoff(
             await asyncio.sleep(60)
             assert isinstance(lease.release_error, NoAuthError)
             assert fault.hits < 25  # 950 attempts without growing pauses
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -36,7 +36,7 @@ def test_refused_release_is_retried_with_backoff(
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
-def test_end_of_block_sends_all_releases(naming: str) -> None:
+def test_end_of_multilock_block_sends_all_releases_together(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with Lock(zk, "/lock", naming=naming):
@@ -44,18 +44,18 @@ def test_end_of_block_sends_all_releases(naming: str) -> None:
             nodes = len(ephemerals(server))
         now = zk.statistics()
         assert (now.in_flight, now.waiting) == (nodes, 0)
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_lease_is_usable_as_block() -> None:
+def test_lease_is_released_at_end_of_its_block() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with await zk.lock("/lock").acquire() as lease:
             assert lease.valid_for() > 0
         assert lease.valid_for() == 0
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -79,13 +79,13 @@ def test_lock_node_disappears_after_last_contender() -> None:
 
 @pytest.mark.parametrize("op", ["createContainer", "create"])
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
-def test_lost_reply_to_create_of_parent_is_harmless(op: str, action: type) -> None:
+def test_lock_works_after_lost_create_of_parent(op: str, action: type) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         with server.fault(action(), op, nth={1, 3}):
             async with zk.lock("/locks/p"):
                 assert "/locks/p" in server.tree()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -104,7 +104,7 @@ def test_lock_node_is_persistent_without_containers() -> None:
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "both"])
-def test_block_waits_for_release_by_server(naming: str) -> None:
+def test_block_with_release_wait_ends_after_server_released_lock(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with Lock(zk, "/lock", naming=naming, release="wait"):
@@ -131,7 +131,7 @@ def test_multilock_reports_refused_partial_release() -> None:
         with server.fault(error(NoAuthError), "delete", "/m/*", client=zk, times=2):
             await lease.release()
         assert isinstance(lease.release_error, NoAuthError)
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 

@@ -26,17 +26,17 @@ from zoolet.client.recipes import (
     TryLock,
 )
 
-Make = Callable[[Client], Any]
+MakeLock = Callable[[Client], Any]
 SEEDS = seeds(share=0.25)
 
 
-def contiguous(tokens: Sequence[int]) -> bool:
+def is_contiguous(tokens: Sequence[int]) -> bool:
     """Return whether each holder wrote alone: no token returns after a different one."""
     changes = [token for at, token in enumerate(tokens) if at == 0 or tokens[at - 1] != token]
     return len(changes) == len(set(changes))
 
 
-def exclusive(make: Make, seed: int, *, ordered: bool = True, **options: Any) -> None:
+def check_exclusive_lock(make: MakeLock, seed: int, *, ordered: bool = True, **options: Any) -> None:
     """Play a scenario with a lock that one client holds at a time."""
 
     async def scenario(story: Story) -> None:
@@ -49,7 +49,7 @@ def exclusive(make: Make, seed: int, *, ordered: bool = True, **options: Any) ->
         await story.all_clients(turn)
         tokens = story.written("/history")
         assert len(tokens) >= len(story.clients)
-        assert contiguous(tokens), tokens
+        assert is_contiguous(tokens), tokens
         if ordered:
             assert tokens == sorted(tokens), tokens
 
@@ -59,47 +59,47 @@ def exclusive(make: Make, seed: int, *, ordered: bool = True, **options: Any) ->
 @pytest.mark.parametrize("seed", seeds(share=0.25, also=(298,)))
 @pytest.mark.parametrize("naming", ["kazoo", "both"])
 def test_lock_has_one_holder_under_faults(naming: str, seed: int) -> None:
-    exclusive(lambda zk: Lock(zk, "/lock", naming=naming), seed)
+    check_exclusive_lock(lambda zk: Lock(zk, "/lock", naming=naming), seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_lock_that_flags_loss_has_one_writing_holder(seed: int) -> None:
-    exclusive(lambda zk: Lock(zk, "/lock", naming="curator", on_lost="flag", timeout=20.0), seed)
+def test_lock_with_on_lost_flag_has_one_holder_under_faults(seed: int) -> None:
+    check_exclusive_lock(lambda zk: Lock(zk, "/lock", naming="curator", on_lost="flag", timeout=20.0), seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_lock_of_impatient_clients_leaves_no_node(seed: int) -> None:
-    exclusive(lambda zk: Lock(zk.with_operation_timeout(0.5), "/lock", timeout=2.0), seed, clients=2)
+def test_lock_with_short_timeouts_has_one_holder_under_faults(seed: int) -> None:
+    check_exclusive_lock(lambda zk: Lock(zk.with_operation_timeout(0.5), "/lock", timeout=2.0), seed, clients=2)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_try_lock_has_one_holder_under_faults(seed: int) -> None:
-    exclusive(lambda zk: TryLock(zk, "/lock"), seed)
+    check_exclusive_lock(lambda zk: TryLock(zk, "/lock"), seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_durable_lock_has_one_holder_under_faults(seed: int) -> None:
-    exclusive(lambda zk: DurableLock(zk, "/lock", str(id(zk)), ttl=4.0), seed)
+    check_exclusive_lock(lambda zk: DurableLock(zk, "/lock", str(id(zk)), ttl=4.0), seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("naming", ["kazoo", "curator"])
 def test_semaphore_lock_has_one_holder_under_faults(naming: str, seed: int) -> None:
-    exclusive(lambda zk: SemaphoreLock(zk, "/lock", naming=naming), seed, ordered=False)
+    check_exclusive_lock(lambda zk: SemaphoreLock(zk, "/lock", naming=naming), seed, ordered=False)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_election_has_one_leader_under_faults(seed: int) -> None:
-    exclusive(lambda zk: Election(zk, "/leader", b"me"), seed)
+    check_exclusive_lock(lambda zk: Election(zk, "/leader", b"me"), seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_node_election_has_one_leader_under_faults(seed: int) -> None:
-    exclusive(lambda zk: NodeElection(zk, "/leader", b"me"), seed)
+    check_exclusive_lock(lambda zk: NodeElection(zk, "/leader", b"me"), seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_writer_is_alone_under_faults(seed: int) -> None:
+def test_writer_excludes_others_under_faults(seed: int) -> None:
     async def scenario(story: Story) -> None:
         story.server.populate({"/history": b""})
         writers: set[int] = set()
@@ -124,7 +124,7 @@ def test_writer_is_alone_under_faults(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_downgraded_writer_lets_no_writer_between(seed: int) -> None:
+def test_downgrade_admits_no_writer_under_faults(seed: int) -> None:
     async def scenario(story: Story) -> None:
         story.server.populate({"/history": b""})
 
@@ -141,7 +141,7 @@ def test_downgraded_writer_lets_no_writer_between(seed: int) -> None:
 
         await story.all_clients(turn)
         tokens = story.written("/history")
-        assert contiguous(tokens), tokens
+        assert is_contiguous(tokens), tokens
 
     play(scenario, seed, clients=2)
 
@@ -192,7 +192,7 @@ def test_multiple_lease_holders_never_exceed_leases(naming: str, seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_multi_lock_has_all_or_nothing_under_faults(seed: int) -> None:
+def test_multi_lock_is_atomic_under_faults(seed: int) -> None:
     async def scenario(story: Story) -> None:
         story.server.populate({"/history": {"a": b"", "b": b"", "c": b""}})
 
@@ -207,6 +207,6 @@ def test_multi_lock_has_all_or_nothing_under_faults(seed: int) -> None:
         await story.all_clients(turn)
         for name in "abc":
             tokens = story.written(f"/history/{name}")
-            assert contiguous(tokens), (name, tokens)
+            assert is_contiguous(tokens), (name, tokens)
 
     play(scenario, seed)

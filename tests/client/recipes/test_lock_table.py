@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from support.kazoo_clients import kazoo_of
-from support.leftovers import in_line
-from support.simulation import Connect, client_of, simulate_clients, with_client
+from support.kazoo_clients import kazoo_client
+from support.leftovers import wait_for_queue
+from support.simulation import Connect, make_client, simulate_clients, with_client
 
 from zoolet.client import Client
 from zoolet.client.recipes import Election, Lock, LockTable, ReadWriteLock, Semaphore
@@ -29,7 +29,7 @@ def test_table_lists_holders_and_waiters_with_times() -> None:
             since = server.tree()[held.path].ctime
             await asyncio.sleep(5)
             waiting = asyncio.create_task(Lock(two, "/locks/a", data=b"two").acquire())
-            await in_line(server, "/locks/a", 2)
+            await wait_for_queue(server, "/locks/a", 2)
             (line,) = await LockTable(one, "/").read()
             assert (line.path, line.naming) == ("/locks/a", "kazoo")
             assert [(entry.data, entry.session_id, entry.holds, entry.shared) for entry in line.entries] == [
@@ -43,14 +43,14 @@ def test_table_lists_holders_and_waiters_with_times() -> None:
     simulate_clients(main)
 
 
-def test_reader_waits_after_earlier_writer() -> None:
+def test_table_shows_reader_waiting_after_earlier_writer() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         first, second = await ReadWriteLock(zk, "/rw").read().acquire(), await ReadWriteLock(zk, "/rw").read().acquire()
         waiting = [asyncio.create_task(ReadWriteLock(zk, "/rw").write().acquire())]
-        await in_line(server, "/rw", 3)
+        await wait_for_queue(server, "/rw", 3)
         waiting.append(asyncio.create_task(ReadWriteLock(zk, "/rw").read().acquire()))
-        await in_line(server, "/rw", 4)
+        await wait_for_queue(server, "/rw", 4)
         (line,) = await LockTable(zk, "/rw").read()
         assert [(entry.shared, entry.holds) for entry in line.entries] == [
             (True, True),
@@ -66,14 +66,14 @@ def test_reader_waits_after_earlier_writer() -> None:
     simulate_clients(main)
 
 
-async def test_locks_of_other_kinds_are_listed() -> None:
-    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+async def test_table_lists_all_kinds_of_locks() -> None:
+    async with Server() as server, make_client(server) as zk, kazoo_client(server) as kazoo:
         theirs = kazoo.Lock("/a", "them")
         await asyncio.to_thread(theirs.acquire)
         async with Election(zk, "/b", b"me", naming="curator"), Lock(zk, "/c", naming="both"):
-            async with Semaphore(zk, "/d"), client_of(server, seed=6) as other:
+            async with Semaphore(zk, "/d"), make_client(server, seed=6) as other:
                 waiting = asyncio.create_task(Semaphore(other, "/d").acquire())
-                await in_line(server, "/d-__lock__", 1)
+                await wait_for_queue(server, "/d-__lock__", 1)
                 lines = await LockTable(zk, "/").read()
                 waiting.cancel()
         assert [(line.path, line.naming, line.entries[0].data) for line in lines if line.path < "/c"] == [
@@ -85,7 +85,7 @@ async def test_locks_of_other_kinds_are_listed() -> None:
         await asyncio.to_thread(theirs.release)
 
 
-def test_unreadable_locks_are_left_out() -> None:
+def test_table_omits_unreadable_locks() -> None:
     async def main(server: Server, zk: Client) -> None:
         nobody = [ACL(31, Id("ip", "10.0.0.1"))]
         await zk.create("/b")
@@ -99,10 +99,10 @@ def test_unreadable_locks_are_left_out() -> None:
 
 # --- deadlocks ---
 
-Acquire = Callable[[int, str], Awaitable[Any]]
+AcquireLock = Callable[[int, str], Awaitable[Any]]
 
 
-def deadlocking(script: Callable[[Acquire, LockTable], Awaitable[None]], clients: int = 3) -> None:
+def run_deadlock(script: Callable[[AcquireLock, LockTable], Awaitable[None]], clients: int = 3) -> None:
     """Run a script with a function that acquires a lock for a client, and a table of all locks."""
 
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
@@ -126,7 +126,7 @@ def deadlocking(script: Callable[[Acquire, LockTable], Awaitable[None]], clients
 
 
 def test_clients_in_deadlock_are_found() -> None:
-    async def script(acquire: Acquire, table: LockTable) -> None:
+    async def script(acquire: AcquireLock, table: LockTable) -> None:
         await acquire(0, "/a")
         await acquire(1, "/b")
         await acquire(0, "/b")
@@ -141,10 +141,10 @@ def test_clients_in_deadlock_are_found() -> None:
         assert text.startswith("client 0 (session 0x")
         assert "waits for /b, and client 1 (session 0x" in text
 
-    deadlocking(script)
+    run_deadlock(script)
 
 
-def test_two_namings_of_lock_count_as_one() -> None:
+def test_lock_with_two_namings_occurs_once_in_deadlock() -> None:
     def line(path: str, naming: str, *sessions: int) -> LockStatus:
         entries = [LockEntry(f"{path}/{id}", False, id, b"", 0.0, id == sessions[0]) for id in sessions]
         return LockStatus(path, naming, tuple(entries))
@@ -160,8 +160,8 @@ def test_two_namings_of_lock_count_as_one() -> None:
     assert {wait.lock for wait in circle} == {"/a", "/b"}
 
 
-def test_waiters_in_between_are_not_in_circle() -> None:
-    async def script(acquire: Acquire, table: LockTable) -> None:
+def test_waiter_outside_circle_is_not_reported_as_deadlocked() -> None:
+    async def script(acquire: AcquireLock, table: LockTable) -> None:
         await acquire(0, "/a")
         await acquire(1, "/b")
         await acquire(2, "/b")
@@ -170,11 +170,11 @@ def test_waiters_in_between_are_not_in_circle() -> None:
         (circle,) = await table.deadlocks()
         assert {wait.entry.data for wait in circle} == {b"client 0", b"client 1"}
 
-    deadlocking(script)
+    run_deadlock(script)
 
 
-def test_circles_are_found_once_and_separately() -> None:
-    async def script(acquire: Acquire, table: LockTable) -> None:
+def test_separate_deadlocks_are_each_found_once() -> None:
+    async def script(acquire: AcquireLock, table: LockTable) -> None:
         for number, path in enumerate(("/a", "/b", "/c", "/x", "/y")):
             await acquire(number, path)
         for number, path in enumerate(("/b", "/c", "/a", "/y", "/x")):
@@ -182,18 +182,18 @@ def test_circles_are_found_once_and_separately() -> None:
         circles = await table.deadlocks()
         assert sorted(len(circle) for circle in circles) == [2, 3]
 
-    deadlocking(script, clients=5)
+    run_deadlock(script, clients=5)
 
 
-def test_long_line_and_own_lock_form_no_deadlock() -> None:
-    async def script(acquire: Acquire, table: LockTable) -> None:
+def test_queue_or_second_wait_for_own_lock_is_not_a_deadlock() -> None:
+    async def script(acquire: AcquireLock, table: LockTable) -> None:
         for number in (0, 1, 2, 0):
             await acquire(number, "/a")
         await acquire(0, "/b")
         await acquire(0, "/b")
         assert await table.deadlocks() == []
 
-    deadlocking(script)
+    run_deadlock(script)
 
 
 def test_deadlock_of_readers_and_writers_is_found() -> None:
@@ -220,13 +220,13 @@ def test_deadlock_of_readers_and_writers_is_found() -> None:
     simulate_clients(main)
 
 
-def test_tasks_of_one_client_form_no_deadlock() -> None:
-    async def script(acquire: Acquire, table: LockTable) -> None:
+def test_waits_among_tasks_of_one_client_are_not_a_deadlock() -> None:
+    async def script(acquire: AcquireLock, table: LockTable) -> None:
         for path in ("/a", "/b", "/b", "/a"):
             await acquire(0, path)
         assert await table.deadlocks() == []
 
-    deadlocking(script)
+    run_deadlock(script)
 
 
 def test_deadlock_is_found_despite_release_request() -> None:
@@ -238,7 +238,7 @@ def test_deadlock_is_found_despite_release_request() -> None:
         table = LockTable(one, "/")
         with server.fault(delay(1.0), "getData", "/a/*", client=one, nth=3) as fault:
             finding = asyncio.create_task(table.deadlocks())
-            while fault.seen < 3:  # between the two reads
+            while fault.seen < 3:  # wait until the deadlock check is between its two reads
                 await asyncio.sleep(0.001)
             await Lock(two, "/a").revoke()
             assert len(await finding) == 1
@@ -251,13 +251,13 @@ def test_deadlock_is_found_despite_release_request() -> None:
 
 
 @pytest.mark.parametrize("shape", ["chain", "layers"])
-def test_many_waiters_are_searched_quickly(shape: str) -> None:
+def test_deadlock_search_is_fast_with_many_waiters(shape: str) -> None:
     def entry(session_id: int, holds: bool) -> LockEntry:
         return LockEntry(f"/{session_id}", False, session_id, b"", 0.0, holds)
 
     if shape == "chain":
         lines = [LockStatus(f"/{n}", "kazoo", (entry(n, True), entry(n - 1, False))) for n in range(3000)]
-    else:  # each of three clients holds many locks, and waits for all of the next one's
+    else:  # each of three clients holds many locks, and waits for all locks of the next client
         lines = [
             LockStatus(f"/{n}-{number}", "kazoo", (entry(n, True), entry(n - 1, False)))
             for n in range(3)
@@ -268,7 +268,7 @@ def test_many_waiters_are_searched_quickly(shape: str) -> None:
     assert time.process_time() - began < 1.0
 
 
-def test_shortest_circle_is_found_among_several_waits() -> None:
+def test_shortest_of_several_wait_circles_is_reported() -> None:
     def line(path: str, holders: list[int], waiter: int) -> LockStatus:
         held = [LockEntry(f"{path}/{session}", True, session, b"", 0.0, True) for session in holders]
         return LockStatus(path, "kazoo", (*held, LockEntry(f"{path}/{waiter}", False, waiter, b"", 0.0, False)))
@@ -278,7 +278,7 @@ def test_shortest_circle_is_found_among_several_waits() -> None:
     assert [(wait.entry.session_id, wait.holder.session_id) for wait in circle] == [(1, 2), (2, 1)]
 
 
-def test_search_in_dense_graph_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deadlock_search_in_dense_graph_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlocks, "MAX_WAITS", 1_000)
     everyone = [LockEntry(f"/{number}", False, number, b"", 0.0, number < 100) for number in range(200)]
     swapped = [entry._replace(session_id=(entry.session_id + 100) % 200) for entry in everyone]

@@ -1,4 +1,4 @@
-"""Timeouts of locks are met and report what is known, and an attempt never waits."""
+"""Timeouts of locks are kept, their errors describe the holder and the waiters, and an attempt never waits."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from support.leftovers import nothing_left
+from support.leftovers import wait_until_clean
 from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client
 from zoolet.client.recipes import Lock, MultiLock, ReadWriteLock, Semaphore, TryLock
 from zoolet.testing import Server, Simulation, delay, lose_reply
 
-# --- timeouts, attempts ---
+# --- duration of timeouts and attempts ---
 
 KINDS: Final[dict[str, Callable[[Client], Any]]] = {
     "lock": lambda zk: Lock(zk, "/l"),
@@ -51,7 +51,7 @@ def test_acquire_with_timeout_returns_despite_stall(kind: str, held: bool) -> No
             for taken in (acquired, lease):
                 if taken is not None:
                     await taken.release()
-            await nothing_left(server)
+            await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -72,12 +72,12 @@ def test_attempt_at_held_lock_creates_no_node(kind: str) -> None:
         again = await other.attempt()
         assert again is not None
         await again.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_concurrent_attempts_do_not_both_succeed() -> None:
+def test_at_most_one_of_concurrent_attempts_succeeds() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(4)]
         for _ in range(20):
@@ -87,12 +87,12 @@ def test_concurrent_attempts_do_not_both_succeed() -> None:
                 for lease in leases:
                     if lease is not None:
                         await lease.release()
-                await nothing_left(server)
+                await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_attempts_of_readers_succeed_together() -> None:
+def test_concurrent_attempts_of_readers_all_succeed() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         first, second = await KINDS["read"](one).attempt(), await KINDS["read"](two).attempt()
@@ -107,7 +107,7 @@ def test_attempts_of_readers_succeed_together() -> None:
 # --- messages of timeouts ---
 
 
-def test_timeout_names_holder_and_number_of_waiters() -> None:
+def test_lock_timeout_reports_holder_and_number_of_waiters() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two, three = await connect(), await connect(), await connect()
         async with Lock(one, "/locks/p", data=b"host-1:4711"):
@@ -127,7 +127,7 @@ def test_timeout_names_holder_and_number_of_waiters() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff\x00", b""])
-def test_timeout_shows_binary_data(data: bytes) -> None:
+def test_lock_timeout_shows_binary_data_of_holder(data: bytes) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with Lock(one, "/l", data=data):
@@ -137,7 +137,7 @@ def test_timeout_shows_binary_data(data: bytes) -> None:
     simulate_clients(main)
 
 
-def test_outer_timeout_stays_unchanged() -> None:
+def test_error_of_outer_timeout_is_not_extended_by_lock() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/l"):
@@ -151,7 +151,7 @@ def test_outer_timeout_stays_unchanged() -> None:
     simulate_clients(main)
 
 
-def test_default_data_of_lock_names_process() -> None:
+def test_default_data_of_lock_identifies_process() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with zk.lock("/l") as lease:
@@ -160,7 +160,7 @@ def test_default_data_of_lock_names_process() -> None:
     simulate_clients(main)
 
 
-def test_failed_attempt_at_several_nodes_creates_none() -> None:
+def test_failed_attempt_at_multilock_creates_no_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         async with Lock(other, "/l", naming="curator"), Lock(other, "/m"):
@@ -174,7 +174,7 @@ def test_failed_attempt_at_several_nodes_creates_none() -> None:
     simulate_clients(main)
 
 
-def test_timeout_knows_time_after_lost_reply_to_create() -> None:
+def test_lock_timeout_reports_wait_after_lost_create_reply() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         async with Lock(other, "/l"):
@@ -185,7 +185,7 @@ def test_timeout_knows_time_after_lost_reply_to_create() -> None:
     simulate_clients(main)
 
 
-def test_timeout_before_create_omits_waiting_time() -> None:
+def test_lock_timeout_before_create_reply_omits_waiting_time() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         async with Lock(other, "/l", data=b"host-1"):

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.kazoo_clients import kazoo_of
-from support.leftovers import below, leftovers
-from support.simulation import client_of, with_client
+from support.kazoo_clients import kazoo_client
+from support.leftovers import leftovers, nodes_below
+from support.simulation import make_client, with_client
 from support.waiting import DEADLINE_S
 
 from zoolet.client import (
@@ -27,11 +27,11 @@ from zoolet.client.recipes import LockingQueue, LockLostError, Queue
 from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.testing import Server, drop_request, hold, lose_reply
 
-# --- layout ---
+# --- nodes of kazoo ---
 
 
 async def test_locking_queue_interoperates_with_kazoo() -> None:
-    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+    async with Server() as server, make_client(server) as zk, kazoo_client(server) as kazoo:
         theirs, ours = kazoo.LockingQueue("/q"), LockingQueue(zk, "/q")
         await asyncio.to_thread(theirs.put, b"1", 7)
         await ours.put(b"2", 8)
@@ -45,13 +45,13 @@ async def test_locking_queue_interoperates_with_kazoo() -> None:
         assert await asyncio.to_thread(theirs.get, DEADLINE_S) == b"2"
         await asyncio.to_thread(theirs.release)
         assert await ours.get(timeout=DEADLINE_S) == b"2"
-        assert set(below(server, "/q")) == {"entries", "taken"}
+        assert set(nodes_below(server, "/q")) == {"entries", "taken"}
 
 
 # --- lost replies ---
 
 
-def test_claim_with_lost_reply_counts() -> None:
+def test_claim_with_lost_reply_is_recognised() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q")
         await queue.put(b"0")
@@ -66,9 +66,9 @@ def test_claim_with_lost_reply_counts() -> None:
 
 
 @pytest.mark.parametrize("how", ["get", "get_nowait", "with"])
-def test_entry_with_dropped_acknowledgement_returns(how: str) -> None:
+def test_entry_with_dropped_acknowledgement_returns_to_queue(how: str) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             queue = LockingQueue(zk, "/q")
             await queue.put(b"x")
             await zk.ensure_path("/q/taken")
@@ -88,12 +88,12 @@ def test_entry_with_dropped_acknowledgement_returns(how: str) -> None:
     with_client(main)
 
 
-# --- LockingQueue's own ---
+# --- consumers and acknowledgements ---
 
 
 def test_entry_has_one_consumer_at_a_time() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             await LockingQueue(zk, "/q").put(b"x")
             async with await LockingQueue(zk, "/q").acquire() as entry:
                 assert entry.value == b"x"
@@ -107,7 +107,7 @@ def test_entry_has_one_consumer_at_a_time() -> None:
     with_client(main)
 
 
-def test_entry_of_failed_block_goes_to_other_consumer() -> None:
+def test_queue_entry_of_failed_block_goes_to_next_consumer() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q")
         await queue.put(b"x")
@@ -130,7 +130,7 @@ def test_entry_of_failed_block_goes_to_other_consumer() -> None:
 
 def test_acknowledge_fails_after_session_loss() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             await LockingQueue(zk, "/q").put(b"x")
             entry = await LockingQueue(zk, "/q").acquire()
             server.expire(zk)
@@ -156,7 +156,7 @@ def test_entry_is_acknowledged_only_once() -> None:
     with_client(main)
 
 
-def test_tokens_of_takers_grow() -> None:
+def test_each_consumer_of_queue_gets_higher_token() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q")
         await queue.put(b"x")
@@ -173,20 +173,20 @@ def test_tokens_of_takers_grow() -> None:
 # --- cancellation ---
 
 
-async def _one_entry(server: Server, zk: Client) -> None:
-    async with client_of(server, seed=6) as other:
+async def _check_entry_can_be_taken(server: Server, zk: Client) -> None:
+    async with make_client(server, seed=6) as other:
         assert await LockingQueue(other, "/q").get(timeout=60) == b"x"
 
 
-def test_cancelled_take_leaves_entry_to_others() -> None:
+def test_cancelled_acquire_returns_entry_to_queue() -> None:
     async def work(zk: Client) -> None:
         entry = await LockingQueue(zk, "/q").acquire()
         await entry.release()
 
-    cancel_everywhere(work, before=lambda zk: LockingQueue(zk, "/q").put(b"x"), after=_one_entry)
+    cancel_everywhere(work, before=lambda zk: LockingQueue(zk, "/q").put(b"x"), after=_check_entry_can_be_taken)
 
 
-def test_cancelled_get_takes_entry_or_leaves_it() -> None:
+def test_cancelled_get_takes_entry_or_leaves_it_in_queue() -> None:
     async def get(zk: Client) -> None:
         await LockingQueue(zk, "/q").get()
 
@@ -206,7 +206,7 @@ def test_take_timing_out_last_moment_leaves_entry() -> None:
         await asyncio.sleep(5)
         if entry is not None:
             await entry.release()
-        await _one_entry(server, zk)
+        await _check_entry_can_be_taken(server, zk)
 
     with_client(main)
 
@@ -240,14 +240,14 @@ def test_undecodable_entry_does_not_block_queue() -> None:
 # --- attempts ---
 
 
-async def _fail(queue: LockingQueue) -> int:
+async def _fail_next_entry(queue: LockingQueue) -> int:
     entry = await queue.acquire()
     await entry.release()
     return entry.attempts
 
 
 @pytest.mark.parametrize("work", [0.0, 3.0])
-def test_attempts_are_counted_and_delays_grow(work: float) -> None:
+def test_entry_attempts_are_counted_and_retry_delays_grow(work: float) -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q", retry=Backoff(first=1.0, longest=5.0, jitter=0.0))
         await queue.put(b"x")
@@ -283,29 +283,29 @@ def test_long_running_entry_is_not_lost_on_acknowledge(end: str, caplog: pytest.
     assert [line for line in caplog.messages if "lost the lock" in line and "the client was closed" not in line] == []
 
 
-async def test_forwarded_server_clock_makes_no_delay_longer() -> None:
+async def test_server_clock_jump_does_not_extend_delay() -> None:
     retry = Backoff(first=0.1, longest=0.1, jitter=0.0)
-    async with Server(clock="manual") as server, client_of(server) as one, client_of(server, seed=6) as two:
+    async with Server(clock="manual") as server, make_client(server) as one, make_client(server, seed=6) as two:
         queue, other = LockingQueue(one, "/q", retry=retry), LockingQueue(two, "/q", retry=Backoff(first=0.0))
         await queue.put(b"x")
-        await _fail(queue)
-        await _fail(queue)  # now the queue knows the server's clock
+        await _fail_next_entry(queue)
+        await _fail_next_entry(queue)  # after two failures the queue knows the server's clock
         server.advance(1000)
         for zk in (one, two):
             with suppress(SessionExpiredError):
                 await zk.exists("/")
-        await _fail(other)
+        await _fail_next_entry(other)
         async with asyncio.timeout(DEADLINE_S):
-            assert await _fail(queue) == 4
+            assert await _fail_next_entry(queue) == 4
 
 
-def test_other_consumer_continues_counting_and_delay() -> None:
+def test_entry_attempts_and_retry_delay_apply_to_next_consumer() -> None:
     async def main(server: Server, zk: Client) -> None:
         retry = Backoff(first=10.0, jitter=0.0, longest=10.0)
         await LockingQueue(zk, "/q").put(b"x")
-        await _fail(LockingQueue(zk, "/q", retry=retry))
+        await _fail_next_entry(LockingQueue(zk, "/q", retry=retry))
         await asyncio.sleep(7.0)
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             queue = LockingQueue(other, "/q", retry=retry)
             with pytest.raises(LookupError):
                 await queue.get_nowait()
@@ -322,7 +322,7 @@ def test_delayed_entry_does_not_block_others() -> None:
         queue = LockingQueue(zk, "/q", retry=Backoff(first=10.0, longest=10.0))
         for value in (b"bad", b"fine", b"better"):
             await queue.put(value)
-        await _fail(queue)
+        await _fail_next_entry(queue)
         assert [await queue.get(timeout=1), await queue.get(timeout=1), await queue.get(timeout=20)] == [
             b"fine",
             b"better",
@@ -332,12 +332,12 @@ def test_delayed_entry_does_not_block_others() -> None:
     with_client(main)
 
 
-def test_often_failed_entry_moves_to_dead_queue() -> None:
+def test_entry_moves_to_dead_queue_after_last_failed_attempt() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q", retry=Backoff(first=0.0, jitter=0.0, tries=3))
         await queue.put(b"bad", 7)
         await queue.put(b"fine", 8)
-        assert [await _fail(queue) for _ in range(3)] == [1, 2, 3]
+        assert [await _fail_next_entry(queue) for _ in range(3)] == [1, 2, 3]
         assert await queue.size() == 1
         dead = Queue(zk, "/q/dead")
         assert await dead.size() == 1
@@ -348,7 +348,7 @@ def test_often_failed_entry_moves_to_dead_queue() -> None:
     with_client(main)
 
 
-def test_entry_with_dying_consumers_is_given_up() -> None:
+def test_entry_moves_to_dead_queue_after_consumers_lost_sessions() -> None:
     async def main(server: Server, zk: Client) -> None:
         await LockingQueue(zk, "/q").put(b"poison")
         retry = Backoff(first=0.0, jitter=0.0, tries=2)
@@ -363,12 +363,12 @@ def test_entry_with_dying_consumers_is_given_up() -> None:
     with_client(main)
 
 
-def test_other_consumer_spares_entry_on_last_attempt() -> None:
+def test_entry_in_last_attempt_is_not_given_to_other_consumer() -> None:
     async def main(server: Server, zk: Client) -> None:
         retry = Backoff(first=0.0, jitter=0.0, tries=1)
         queue = LockingQueue(zk, "/q", retry=retry)
         await queue.put(b"x")
-        async with client_of(server, seed=6) as other, await queue.acquire() as entry:
+        async with make_client(server, seed=6) as other, await queue.acquire() as entry:
             with pytest.raises(TimeoutError):
                 await LockingQueue(other, "/q", retry=retry).acquire(timeout=2)
             assert entry.value == b"x"
@@ -377,14 +377,14 @@ def test_other_consumer_spares_entry_on_last_attempt() -> None:
     with_client(main)
 
 
-def test_cancelled_last_attempt_duplicates_no_entry() -> None:
+def test_cancelled_last_attempt_keeps_exactly_one_entry() -> None:
     retry = Backoff(first=0.0, jitter=0.0, tries=1)
 
     async def work(zk: Client) -> None:
         await (await LockingQueue(zk, "/q", retry=retry).acquire()).release()
 
     async def after(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             queue, dead = LockingQueue(other, "/q", retry=retry), Queue(other, "/q/dead")
             try:
                 assert await queue.get(timeout=60 if not await dead.size() else 0) == b"x"
@@ -397,14 +397,14 @@ def test_cancelled_last_attempt_duplicates_no_entry() -> None:
 
 # --- dead entries ---
 
-ONCE = Backoff(first=0.1, tries=1)
+ONE_ATTEMPT = Backoff(first=0.1, tries=1)
 
 
-def test_requeued_entry_keeps_priority_not_attempts() -> None:
+def test_requeued_entry_keeps_priority_and_restarts_attempts() -> None:
     async def main(server: Server, zk: Client) -> None:
-        queue = LockingQueue(zk.with_serializer(serializers.json), "/q", retry=ONCE)
+        queue = LockingQueue(zk.with_serializer(serializers.json), "/q", retry=ONE_ATTEMPT)
         await queue.put({"n": 1}, 7)
-        await _fail(queue)
+        await _fail_next_entry(queue)
         [(name, value)] = (await queue.dead()).items()
         assert value == {"n": 1}
         await queue.requeue(name)
@@ -418,25 +418,25 @@ def test_requeued_entry_keeps_priority_not_attempts() -> None:
     with_client(main)
 
 
-def test_dead_entry_warning_names_its_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_warning_about_dead_entry_names_path_in_dead_queue(caplog: pytest.LogCaptureFixture) -> None:
     async def main(server: Server, zk: Client) -> None:
-        queue = LockingQueue(zk, "/q", retry=ONCE)
+        queue = LockingQueue(zk, "/q", retry=ONE_ATTEMPT)
         await queue.put(b"bad")
-        await _fail(queue)
+        await _fail_next_entry(queue)
 
     with_client(main)
 
     assert "has failed 1 times and was moved to /q/dead/" in caplog.text
 
 
-def test_dead_entries_of_same_number_do_not_conflict() -> None:
+def test_dead_entries_with_same_number_do_not_conflict() -> None:
     async def main(server: Server, zk: Client) -> None:
-        queue = LockingQueue(zk, "/q", retry=ONCE)
+        queue = LockingQueue(zk, "/q", retry=ONE_ATTEMPT)
         await Queue(zk, "/q/dead").put(b"another")
         for value in (b"1", b"2"):
             await queue.put(value)
-            await _fail(queue)
-            await zk.delete("/q/entries", recursive=True)  # this restarts the numbers
+            await _fail_next_entry(queue)
+            await zk.delete("/q/entries", recursive=True)  # a new container restarts the sequence numbers
         assert sorted((await queue.dead()).values()) == [b"1", b"2", b"another"]
 
     with_client(main)
@@ -445,7 +445,7 @@ def test_dead_entries_of_same_number_do_not_conflict() -> None:
 @pytest.mark.parametrize("why", ["child", "ACL"])
 def test_unmovable_dead_entry_does_not_block_others(why: str, caplog: pytest.LogCaptureFixture) -> None:
     async def main(server: Server, zk: Client) -> None:
-        queue = LockingQueue(zk, "/q", retry=ONCE)
+        queue = LockingQueue(zk, "/q", retry=ONE_ATTEMPT)
         await queue.put(b"bad")
         entry = await queue.acquire()
         if why == "child":
@@ -461,11 +461,11 @@ def test_unmovable_dead_entry_does_not_block_others(why: str, caplog: pytest.Log
     assert caplog.text.count("cannot be moved") == 1
 
 
-def test_entry_with_negative_number_dies() -> None:
+def test_entry_with_negative_number_can_become_dead() -> None:
     async def main(server: Server, zk: Client) -> None:
-        queue = LockingQueue(zk, "/q", retry=ONCE)
+        queue = LockingQueue(zk, "/q", retry=ONE_ATTEMPT)
         server.populate({"/q/entries/entry-100--2147483648": b"x"})
-        await _fail(queue)
+        await _fail_next_entry(queue)
         assert list((await queue.dead()).values()) == [b"x"]
 
     with_client(main)
@@ -474,13 +474,15 @@ def test_entry_with_negative_number_dies() -> None:
 # --- a deleted container, which restarts the names ---
 
 
-async def held_back(server: Server, other: Client, zk: Client, work: Callable[[], Awaitable[object]]) -> Any:
+async def run_after_name_is_reused(
+    server: Server, other: Client, zk: Client, work: Callable[[], Awaitable[object]]
+) -> Any:
     """Start an operation, but hold it until its entry is deleted and a new entry has the same name."""
     with server.fault(hold(limit=1000), "multi", client=zk, times=1) as fault:
         going = asyncio.ensure_future(work())
         await server.until(lambda: fault.hits, timeout=DEADLINE_S)
         await LockingQueue(other, "/q").get(5)
-        server.delete("/q/entries")  # like the server deletes an empty container
+        server.delete("/q/entries")  # the server deletes an empty container in this way
         await LockingQueue(other, "/q").put(b"second")
         fault.release()
         return await going
@@ -488,9 +490,9 @@ async def held_back(server: Server, other: Client, zk: Client, work: Callable[[]
 
 def test_entry_with_reused_name_has_its_own_value() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             await LockingQueue(other, "/q").put(b"first")
-            entry = await held_back(server, other, zk, lambda: LockingQueue(zk, "/q").acquire(600))
+            entry = await run_after_name_is_reused(server, other, zk, lambda: LockingQueue(zk, "/q").acquire(600))
             assert entry.value == b"second"
             assert server.tree()[entry.path].data == b"second"
             await entry.acknowledge()

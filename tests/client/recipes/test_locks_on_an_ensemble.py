@@ -17,7 +17,7 @@ from support.waiting import DEADLINE_S
 from zoolet.client import Backoff, Client, ConnectionLossError, SessionExpiredError
 from zoolet.client.recipes import Lock, LockLostError, MultiLock, ReadWriteLock
 
-SECONDS: Final = float(os.environ.get("ZOOLET_ENSEMBLE_SECONDS") or effort(3, 6))
+DURATION_S: Final = float(os.environ.get("ZOOLET_ENSEMBLE_SECONDS") or effort(3, 6))
 """Duration of the test, in seconds; ``make ensemble`` runs it for five minutes."""
 CONTENDERS: Final[list[Callable[[Client], Any]]] = [
     lambda zk: Lock(zk, "/l"),
@@ -37,7 +37,7 @@ class Hold(NamedTuple):
 
 
 async def contend(zk: Client, lock: Any, holds: list[Hold], stop: asyncio.Event) -> None:
-    """Hold the lock repeatedly."""
+    """Acquire and release the lock until *stop* is set. Append the time and token of each hold to *holds*."""
     while not stop.is_set():
         lease = None
         begin = 0.0
@@ -55,7 +55,7 @@ async def contend(zk: Client, lock: Any, holds: list[Hold], stop: asyncio.Event)
 
 
 async def kill_leaders(ensemble: Ensemble, seconds: float) -> int:
-    """Repeatedly kill the leader, wait for a new one, and restart the member; return the number of kills."""
+    """Repeatedly kill the leader, wait for a new one, and restart the member. Return the number of kills."""
     killed, deadline = 0, time.monotonic() + seconds
     while time.monotonic() < deadline:
         leader = await asyncio.to_thread(ensemble.wait_for_leader, 3)
@@ -81,7 +81,7 @@ async def test_locks_stay_exclusive_over_leader_kills() -> None:
             asyncio.ensure_future(contend(zk, make(zk), holds, stop))
             for zk, make in zip(clients, CONTENDERS, strict=True)
         ]
-        killed = await kill_leaders(ensemble, SECONDS)
+        killed = await kill_leaders(ensemble, DURATION_S)
         before = len(holds)
         async with asyncio.timeout(DEADLINE_S):
             while len(holds) < before + 50:
@@ -97,7 +97,7 @@ async def test_locks_stay_exclusive_over_leader_kills() -> None:
             await zk.aclose()
 
     print(f"{killed} leaders killed, {len(holds)} holds, {len(holds) - before} of them after the last")
-    assert killed >= max(1, SECONDS // 20)  # elections take longer on a busy machine
+    assert killed >= max(1, DURATION_S // 20)  # elections take longer on a busy machine
     in_order = sorted(holds)
     for earlier, later in pairwise(in_order):
         assert earlier.end <= later.begin, "two held it at once"

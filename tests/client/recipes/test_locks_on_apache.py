@@ -29,9 +29,9 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectRequest
 from zoolet.protocol.operations import OpCode
 
-SOON: Final = Backoff(first=0.001, longest=0.01)
-Make = Callable[[Client, str], AbstractAsyncContextManager[Any]]
-RECIPES: Final[dict[str, Make]] = {
+SHORT_BACKOFF: Final = Backoff(first=0.001, longest=0.01)
+MakeLock = Callable[[Client, str], AbstractAsyncContextManager[Any]]
+RECIPES: Final[dict[str, MakeLock]] = {
     "lock, kazoo": lambda zk, path: zk.lock(path, timeout=DEADLINE_S),
     "lock, curator": lambda zk, path: zk.lock(path, naming="curator", timeout=DEADLINE_S),
     "lock, both": lambda zk, path: zk.lock(path, naming="both", timeout=DEADLINE_S),
@@ -55,7 +55,7 @@ def path() -> str:
 @pytest.fixture
 async def clients(any_hosts: str) -> AsyncIterator[list[Client]]:
     """Two clients."""
-    async with Client(any_hosts, backoff=SOON) as one, Client(any_hosts, backoff=SOON) as two:
+    async with Client(any_hosts, backoff=SHORT_BACKOFF) as one, Client(any_hosts, backoff=SHORT_BACKOFF) as two:
         yield [one, two]
 
 
@@ -73,13 +73,13 @@ async def end_session(client: Client, hosts: str) -> None:
                 link.sendall(goodbye)
                 link.recv(100)
 
-    while client.session_id == ended:  # sometimes the client takes its session back
+    while client.session_id == ended:  # the client may resume its session first
         await asyncio.to_thread(take_over)
         await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-async def test_recipe_has_one_holder_and_leaves_nothing(clients: list[Client], path: str, recipe: str) -> None:
+async def test_recipe_has_one_holder_and_cleans_up(clients: list[Client], path: str, recipe: str) -> None:
     inside = 0
     tokens = []
 
@@ -104,7 +104,7 @@ async def test_recipe_has_one_holder_and_leaves_nothing(clients: list[Client], p
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-async def test_recipe_is_lost_with_session_and_taken_over(
+async def test_lost_session_frees_recipe_for_next_client(
     clients: list[Client], any_hosts: str, path: str, recipe: str
 ) -> None:
     one, two = clients
@@ -119,7 +119,7 @@ async def test_recipe_is_lost_with_session_and_taken_over(
         assert held.token > lost.token
 
 
-async def test_readers_share_and_a_writer_becomes_a_reader(clients: list[Client], path: str) -> None:
+async def test_readers_share_lock_and_writer_can_downgrade(clients: list[Client], path: str) -> None:
     one, two = (ReadWriteLock(client, path, timeout=DEADLINE_S) for client in clients)
     async with one.read(), two.read():
         with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""A lost lease gives up its nodes by itself, and a session that the client has given up is closed."""
+"""A lost lease releases its nodes automatically, and a session that the client has abandoned is closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from support.leftovers import ephemerals, nothing_left
+from support.leftovers import ephemerals, wait_until_clean
 from support.lock_kinds import KINDS, acquire
 from support.simulation import SESSION_S, Connect, simulate_clients
 
@@ -17,11 +17,11 @@ from zoolet.client import Client, State
 from zoolet.client.recipes import DurableLock, Lock, LockingQueue, MultiLock, Semaphore
 from zoolet.testing import Server, Simulation
 
-OF_SESSIONS = [kind for kind in KINDS if kind != "DurableLock"]
+SESSION_LEASES = [kind for kind in KINDS if kind != "DurableLock"]
 
 
 async def outlast_deadline(server: Server, zk: Client) -> None:
-    """Restart the server such that the leases are lost, but the session is resumed."""
+    """Stop the server long enough for the leases to be lost, but not long enough for the session to expire."""
     session_id = zk.session_id
     await asyncio.sleep(SESSION_S * 0.3)  # the next ping is due only after a third of the timeout
     server.restart(downtime=SESSION_S * 0.9)
@@ -30,8 +30,8 @@ async def outlast_deadline(server: Server, zk: Client) -> None:
 
 
 @pytest.mark.parametrize("other", [False, True], ids=["the same client", "another client"])
-@pytest.mark.parametrize("kind", OF_SESSIONS)
-def test_lost_lease_of_living_session_frees_lock(kind: str, other: bool) -> None:
+@pytest.mark.parametrize("kind", SESSION_LEASES)
+def test_lost_lease_frees_lock_while_session_lives(kind: str, other: bool) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lease = await acquire(kind, zk)
@@ -42,13 +42,13 @@ def test_lost_lease_of_living_session_frees_lock(kind: str, other: bool) -> None
 
         assert again.token > lease.token
         await again.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_session_given_up_is_closed_before_next(kind: str) -> None:
+def test_previous_session_is_closed_when_next_one_connects(kind: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lease, former = await acquire(kind, zk), zk.session_id
@@ -69,7 +69,7 @@ def test_session_given_up_is_closed_before_next(kind: str) -> None:
     simulate_clients(main)
 
 
-def test_resumption_after_deadline_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_session_resumption_after_client_deadline_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         await outlast_deadline(server, await connect())
 
@@ -79,20 +79,20 @@ def test_resumption_after_deadline_is_logged(caplog: pytest.LogCaptureFixture) -
     assert "after its timeout had passed; leases may be lost" in text
 
 
-async def _both(zk: Client) -> Any:
+async def _acquire_both_namings(zk: Client) -> Any:
     return await Lock(zk, "/l", naming="both").acquire()
 
 
-async def _several(zk: Client) -> Any:
+async def _acquire_several_leases(zk: Client) -> Any:
     return await Semaphore(zk, "/l", 3).acquire(count=3)
 
 
-async def _multiple(zk: Client) -> Any:
+async def _acquire_multilock(zk: Client) -> Any:
     return await MultiLock(zk, ["/l", "/m", "/n"]).acquire()
 
 
-@pytest.mark.parametrize("make", [_both, _several, _multiple])
-def test_loss_of_one_node_gives_up_the_others(make: Callable[[Client], Awaitable[Any]]) -> None:
+@pytest.mark.parametrize("make", [_acquire_both_namings, _acquire_several_leases, _acquire_multilock])
+def test_loss_of_one_lease_node_deletes_remaining_nodes(make: Callable[[Client], Awaitable[Any]]) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         lease = await make(await connect())
         await asyncio.sleep(1)
@@ -100,12 +100,12 @@ def test_loss_of_one_node_gives_up_the_others(make: Callable[[Client], Awaitable
         server.delete(ephemerals(server)[1])
         await lease.lost
 
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_lost_entry_is_delivered_again_immediately() -> None:
+def test_queue_entry_of_lost_lease_is_redelivered_immediately() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         await LockingQueue(zk, "/q").put(b"v")
@@ -120,7 +120,7 @@ def test_lost_entry_is_delivered_again_immediately() -> None:
     simulate_clients(main)
 
 
-def test_durable_lease_lost_by_its_ttl_frees_lock() -> None:
+def test_durable_lock_is_free_after_its_lease_exceeds_ttl() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lease = await DurableLock(zk, "/l", "me", ttl=2.0).acquire()
@@ -156,7 +156,7 @@ def test_dropping_lost_lease_warns_once(caplog: pytest.LogCaptureFixture) -> Non
 
 
 @pytest.mark.parametrize("how", ["released", "read", "awaited", "closed"])
-def test_dropping_lease_with_known_loss_does_not_warn(how: str) -> None:
+def test_dropping_lease_does_not_warn_if_program_knows_of_loss(how: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lease = await Lock(zk, "/l", on_lost="flag").acquire()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.crew import Crew, crewed, run_forever
-from support.leftovers import below
+from support.crew import Crew, run_forever, run_with_crew
+from support.leftovers import nodes_below
 from support.simulation import eventually
 
 from zoolet.client import Client, ConnectionLossError, NoNodeError
@@ -20,7 +20,7 @@ from zoolet.testing import delay, drop_request, error, hold, lose_reply
 # --- tasks ---
 
 
-def test_task_is_done_and_result_delivered() -> None:
+def test_worker_does_task_and_master_gets_result() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
         await crew.worker("w-1")
@@ -28,15 +28,15 @@ def test_task_is_done_and_result_delivered() -> None:
         assert name == "task-0000000000"
         assert await master.result(name, timeout=30) == {"worker": "w-1", "result": 42}
         await asyncio.sleep(5)
-        assert {path for path in below(crew.server, "/jobs") if name in path} == {f"results/{name}"}
+        assert {path for path in nodes_below(crew.server, "/jobs") if name in path} == {f"results/{name}"}
         await master.forget(name)
         await master.forget(name)
-        assert not [path for path in below(crew.server, "/jobs") if name in path]
+        assert not [path for path in nodes_below(crew.server, "/jobs") if name in path]
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_each_of_many_shared_tasks_is_done_once() -> None:
+def test_each_task_is_done_once_by_several_workers() -> None:
     async def main(crew: Crew) -> None:
         done: list[str] = []
 
@@ -52,7 +52,7 @@ def test_each_of_many_shared_tasks_is_done_once() -> None:
         assert sorted(done) == names
         assert {result["worker"] for result in results} == {"w-0", "w-1", "w-2"}
 
-    crewed(main)
+    run_with_crew(main)
 
 
 def test_keyed_task_is_submitted_once_until_forgotten() -> None:
@@ -79,10 +79,10 @@ def test_keyed_task_is_submitted_once_until_forgotten() -> None:
         await master.submit(2, key="order-7")
         assert (await master.result("order-7", timeout=30))["result"] == 2
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_reused_key_is_assigned_despite_stalled_master() -> None:
+def test_task_with_reused_key_is_assigned_after_master_stalls() -> None:
     async def main(crew: Crew) -> None:
         begun, start_in_loop = asyncio.Event(), asyncio.Event()
 
@@ -97,7 +97,7 @@ def test_reused_key_is_assigned_despite_stalled_master() -> None:
         seeker = Master(await crew.client(), "/jobs")
         await seeker.submit(1, key="K")
         await begun.wait()
-        await asyncio.sleep(1)  # the master knows that the task is assigned
+        await asyncio.sleep(1)  # by now the master knows that the task is assigned
         crew.server.pause(of_master)
         start_in_loop.set()
         assert (await seeker.result("K", timeout=5))["result"] == 2
@@ -106,16 +106,16 @@ def test_reused_key_is_assigned_despite_stalled_master() -> None:
         crew.server.resume(of_master)
         assert (await seeker.result("K", timeout=30))["result"] == 2000
 
-    crewed(main)
+    run_with_crew(main)
 
 
 @pytest.mark.parametrize("key", ["task-0000000001", "", "a/b"])
-def test_invalid_or_generated_looking_key_is_refused(key: str) -> None:
+def test_task_key_that_is_invalid_or_looks_generated_is_refused(key: str) -> None:
     async def main(crew: Crew) -> None:
         with pytest.raises(ValueError):
             await Master(await crew.client(), "/jobs").submit(1, key=key)
 
-    crewed(main)
+    run_with_crew(main)
 
 
 def test_tasks_wait_for_workers_and_for_a_master() -> None:
@@ -129,10 +129,10 @@ def test_tasks_wait_for_workers_and_for_a_master() -> None:
         await crew.master()
         assert (await outside.result(name, timeout=30))["result"] == "xx"
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_error_of_task_is_its_result() -> None:
+def test_failed_task_has_error_as_result() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
 
@@ -142,7 +142,7 @@ def test_error_of_task_is_its_result() -> None:
         await crew.worker("w", fail)
         assert await master.result(await master.submit("x"), timeout=30) == {"worker": "w", "error": "KeyError: 'x'"}
 
-    crewed(main)
+    run_with_crew(main)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_error_of_task_is_its_result() -> None:
         pytest.param("x" * 2_000_000, id="long"),
     ],
 )
-def test_unwritable_result_becomes_error(result: Any) -> None:
+def test_unserializable_result_becomes_error(result: Any) -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
 
@@ -164,16 +164,16 @@ def test_unwritable_result_becomes_error(result: Any) -> None:
         await crew.worker("w", do)
         assert "error" in await master.result(await master.submit("x"), timeout=60)
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_unwritable_task_is_refused() -> None:
+def test_unserializable_task_is_refused() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
         with pytest.raises(TypeError):
             await master.submit(object())
 
-    crewed(main)
+    run_with_crew(main)
 
 
 def test_task_is_assigned_to_one_worker() -> None:
@@ -188,12 +188,12 @@ def test_task_is_assigned_to_one_worker() -> None:
             await asyncio.sleep(1)
             held.release()
             await asyncio.sleep(5)
-        assert len([path for path in below(crew.server, "/jobs/assigned") if path.endswith(task)]) == 1
+        assert len([path for path in nodes_below(crew.server, "/jobs/assigned") if path.endswith(task)]) == 1
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_immediate_forget_does_not_block_worker() -> None:
+def test_task_forgotten_right_after_result_does_not_block_worker() -> None:
     async def main(crew: Crew) -> None:
         _, zk = await crew.master()
         await crew.worker("w")
@@ -207,7 +207,7 @@ def test_immediate_forget_does_not_block_worker() -> None:
         await asyncio.sleep(5)
         assert (await other.result(await other.submit(2), timeout=60))["result"] == 4
 
-    crewed(main)
+    run_with_crew(main)
 
 
 # --- dead masters and workers ---
@@ -219,7 +219,7 @@ def test_task_of_dead_worker_is_reassigned(how: str) -> None:
         master, _ = await crew.master()
         _, dying = await crew.worker("w-1", run_forever)
         name = await master.submit(1)
-        await eventually(lambda: f"assigned/w-1/{name}" in below(crew.server, "/jobs"))
+        await eventually(lambda: f"assigned/w-1/{name}" in nodes_below(crew.server, "/jobs"))
         await crew.worker("w-2")
         if how == "close":
             await dying.aclose()
@@ -230,7 +230,7 @@ def test_task_of_dead_worker_is_reassigned(how: str) -> None:
         assert await master.result(name, timeout=60) == {"worker": "w-2", "result": 2}
         crew.server.accept_connections()
 
-    crewed(main)
+    run_with_crew(main)
 
 
 @pytest.mark.parametrize("how", ["leave", "expire", "delete"])
@@ -256,7 +256,7 @@ def test_backup_master_takes_over(how: str) -> None:
         assert second.leadership.token > token
         assert (await second.result(await second.submit(2), timeout=60))["result"] == 4
 
-    crewed(main)
+    run_with_crew(main)
 
 
 def test_tasks_continue_after_all_sessions_end() -> None:
@@ -271,10 +271,10 @@ def test_tasks_continue_after_all_sessions_end() -> None:
         for number, name in enumerate(names):
             assert (await seeker.result(name, timeout=120))["result"] == number * 2
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_first_of_two_results_counts() -> None:
+def test_first_of_two_results_of_task_is_kept() -> None:
     async def main(crew: Crew) -> None:
         zk = await crew.client()
         await zk.create("/jobs/results/task-0000000000", b'{"worker":"other","result":1}', parents=True)
@@ -285,7 +285,7 @@ def test_first_of_two_results_counts() -> None:
         await asyncio.sleep(10)
         assert await master.result(name) == {"worker": "other", "result": 1}
 
-    crewed(main)
+    run_with_crew(main)
 
 
 # --- arguments ---
@@ -318,12 +318,14 @@ def test_lost_replies_and_requests_lose_no_task(op: str, action: Any) -> None:
             for number, name in enumerate(names):
                 assert (await seeker.result(name, timeout=200))["result"] == number * 2
         await asyncio.sleep(10)
-        assert not [path for path in below(crew.server, "/jobs") if "assigned/w-0/" in path or "assigned/w-1/" in path]
+        assert not [
+            path for path in nodes_below(crew.server, "/jobs") if "assigned/w-0/" in path or "assigned/w-1/" in path
+        ]
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_cancelled_master_leaves_nothing() -> None:
+def test_cancelled_master_block_cleans_up() -> None:
     async def govern(zk: Client) -> None:
         async with Master(zk, "/jobs", "m") as master:
             await master.active
@@ -333,7 +335,7 @@ def test_cancelled_master_leaves_nothing() -> None:
     cancel_everywhere(govern)
 
 
-def test_cancelled_wait_for_result_leaves_nothing() -> None:
+def test_cancelled_wait_for_result_cleans_up() -> None:
     async def wait(zk: Client) -> None:
         with pytest.raises(TimeoutError):
             await Master(zk, "/jobs").result("task-0000000000", timeout=5)
@@ -353,15 +355,15 @@ def test_undecodable_task_gets_error_result() -> None:
         result = await master.result("task-bad", timeout=30)
 
         assert "the data is not JSON" in result["error"]
-        assert not below(crew.server, "/jobs/tasks")
+        assert not nodes_below(crew.server, "/jobs/tasks")
         assert (await master.result(await master.submit("x"), timeout=30))["result"] == "xx"
 
-    crewed(main)
+    run_with_crew(main)
 
 
 @pytest.mark.parametrize("op", ["multi", "exists", "getData", "getChildren"])
 @pytest.mark.parametrize("after", [0.0, 0.001, 0.002, 0.004, 0.01])
-def test_task_withdrawn_while_assigned_harms_no_other(after: float, op: str) -> None:
+def test_deleting_task_during_assignment_does_not_stop_others(after: float, op: str) -> None:
     async def main(crew: Crew) -> None:
         master, zk = await crew.master(per_worker=10)
         await crew.worker("w", concurrency=10)
@@ -374,10 +376,10 @@ def test_task_withdrawn_while_assigned_harms_no_other(after: float, op: str) -> 
                     await outside.delete(f"/jobs/tasks/{one}")
                 assert (await master.result(two, timeout=60))["result"] == 4
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_task_done_unassigned_does_not_delay_next() -> None:
+def test_missing_task_does_not_delay_assignment_of_others() -> None:
     async def main(crew: Crew) -> None:
         zk = await crew.client()
         crew.server.populate({"/jobs/tasks/b": "", "/jobs/assigned/w": "", "/jobs/results": ""})
@@ -386,7 +388,7 @@ def test_task_done_unassigned_does_not_delay_next() -> None:
             assert await Master(zk, "/jobs")._assign_all(leadership, assigned, ["w"], {"a": b"1", "b": b"2"})
         assert assigned == {"b": "w"}
 
-    crewed(main)
+    run_with_crew(main)
 
 
 def test_heartbeat_continues_after_temporary_error() -> None:
@@ -400,4 +402,4 @@ def test_heartbeat_continues_after_temporary_error() -> None:
         await asyncio.sleep(5)
         assert (await master.workers())["w"]["beat"] > before
 
-    crewed(main)
+    run_with_crew(main)

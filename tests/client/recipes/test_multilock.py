@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.leftovers import nothing_left
+from support.leftovers import wait_until_clean
 from support.simulation import Connect, eventually, simulate_clients
 
 from zoolet.client import Client
@@ -16,7 +16,7 @@ from zoolet.testing import Server, Simulation, hold
 PATHS = ["/c", "/a", "/b"]
 
 
-def test_paths_in_any_order_do_not_deadlock() -> None:
+def test_multilocks_with_paths_in_any_order_do_not_deadlock() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         inside = 0
 
@@ -33,12 +33,12 @@ def test_paths_in_any_order_do_not_deadlock() -> None:
         orders = (PATHS, PATHS[::-1], sorted(PATHS) * 2)
         clients = [await connect() for _ in orders]
         await asyncio.gather(*map(use, clients, orders))
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_unavailable_lock_keeps_no_other() -> None:
+def test_multilock_timeout_releases_locks_already_acquired() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with two.lock("/b"):
@@ -46,12 +46,12 @@ def test_unavailable_lock_keeps_no_other() -> None:
                 await MultiLock(one, PATHS).acquire(0.5)
             async with two.lock("/a", timeout=1.0), two.lock("/c", timeout=1.0):
                 pass
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_attempt_losing_race_keeps_no_lock() -> None:
+def test_multilock_attempt_that_loses_race_releases_its_locks() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         with server.fault(hold(), "multi", client=one, nth=2) as held:
@@ -62,19 +62,19 @@ def test_attempt_losing_race_keeps_no_lock() -> None:
                 assert await attempt is None
         async with two.lock("/a", timeout=1.0):
             pass
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("paths", [[], "/a"])
-def test_invalid_paths_are_refused(paths: object) -> None:
+def test_invalid_paths_of_multilock_are_refused(paths: object) -> None:
     with pytest.raises(ValueError):
         MultiLock(Client("127.0.0.1:1"), paths)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_multilock_is_lost_with_any_part(which: int) -> None:
+def test_multilock_is_lost_if_any_of_its_nodes_is_deleted(which: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         with pytest.raises(LockLostError):  # noqa: PT012
@@ -82,13 +82,13 @@ def test_multilock_is_lost_with_any_part(which: int) -> None:
                 await asyncio.sleep(0.2)
                 await two.delete(held.parts[which].path)
                 await asyncio.sleep(1000)
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_transaction_is_refused_after_loss_of_any_part(which: int) -> None:
+def test_multilock_refuses_transaction_after_loss_of_any_node(which: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         server.populate({"/register": b"0"})
@@ -107,7 +107,7 @@ def test_transaction_is_refused_after_loss_of_any_part(which: int) -> None:
 
 @pytest.mark.parametrize("step", range(0, 230, 8))
 @pytest.mark.parametrize("obtain", [MultiLock.acquire, MultiLock.attempt], ids=["acquire", "attempt"])
-def test_acquire_cancelled_anytime_leaves_nothing(obtain: Any, step: int) -> None:
+def test_multilock_acquire_cancelled_at_any_point_cleans_up(obtain: Any, step: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         task = asyncio.create_task(obtain(MultiLock(zk, PATHS)))
@@ -116,13 +116,13 @@ def test_acquire_cancelled_anytime_leaves_nothing(obtain: Any, step: int) -> Non
         await asyncio.wait([task])
         if not task.cancelled():
             await task.result().release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main, step)
 
 
 @pytest.mark.parametrize("step", range(0, 20, 2))
-def test_release_cancelled_anytime_leaves_nothing(step: int) -> None:
+def test_multilock_release_cancelled_at_any_point_completes(step: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         held = await MultiLock(zk, PATHS).acquire()
@@ -131,12 +131,12 @@ def test_release_cancelled_anytime_leaves_nothing(step: int) -> None:
         await asyncio.sleep(step * 0.0005)
         task.cancel()
         await asyncio.wait([task])
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main, step)
 
 
-def test_lost_lease_leaves_no_task() -> None:
+def test_lost_multilock_ends_its_background_tasks() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lease = await MultiLock(zk, ["/a", "/b", "/c"], on_lost="flag").acquire()
@@ -145,6 +145,6 @@ def test_lost_lease_leaves_no_task() -> None:
         await lease.lost
 
         await eventually(lambda: zk.statistics().idle)
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)

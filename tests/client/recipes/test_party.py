@@ -1,4 +1,4 @@
-"""A client inside the block is a member, in every session it has."""
+"""A client is a member of a party while it is inside the block, in each of its sessions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.kazoo_clients import kazoo_of
-from support.leftovers import below, leftovers
-from support.simulation import client_of, eventually, with_client
+from support.kazoo_clients import kazoo_client
+from support.leftovers import leftovers, nodes_below
+from support.simulation import eventually, make_client, with_client
 
 from zoolet.client import Client, SessionExpiredError, serializers
 from zoolet.client.recipes import Party
@@ -19,10 +19,10 @@ NAMINGS = ["kazoo", "curator"]
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_members_come_and_go(naming: str) -> None:
+def test_member_is_listed_until_it_leaves(naming: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         assert await Party(zk, "/up/p", b"x", naming=naming).members() == []
-        async with client_of(server, seed=6) as other, Party(zk, "/up/p", b"a", naming=naming) as party:
+        async with make_client(server, seed=6) as other, Party(zk, "/up/p", b"a", naming=naming) as party:
             async with Party(other, "/up/p", b"b", naming=naming):
                 assert sorted(await party.members()) == [b"a", b"b"]
             assert await party.members() == [b"a"]
@@ -35,10 +35,10 @@ def test_members_come_and_go(naming: str) -> None:
 def test_party_nodes_match_kazoo_and_curator() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Party(zk, "/k", b"me"), Party(zk, "/c", b"me", naming="curator"):
-            ((name, data),) = below(server, "/k").items()
+            ((name, data),) = nodes_below(server, "/k").items()
             assert re.fullmatch("[0-9a-f]{32}__party__", name)
             assert data == b"me"
-            assert below(server, "/c") == {"me": b"me"}
+            assert nodes_below(server, "/c") == {"me": b"me"}
 
     with_client(main)
 
@@ -63,7 +63,7 @@ def test_invalid_name_is_refused_with_curator_naming(name: bytes) -> None:
         Party(Client("127.0.0.1:1"), "/p", name, naming="curator")
 
 
-def test_foreign_node_is_not_a_member() -> None:
+def test_foreign_node_is_not_a_party_member() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.populate({"/p": {"other": "x"}})
         async with Party(zk, "/p", b"me") as party:
@@ -83,18 +83,18 @@ def test_party_ignores_client_serializer() -> None:
 @pytest.mark.parametrize("naming", NAMINGS)
 def test_member_rejoins_in_next_session(naming: str) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, Party(zk, "/p", b"me", naming=naming):
+        async with make_client(server, seed=6) as other, Party(zk, "/p", b"me", naming=naming):
             server.expire(zk)
             assert await Party(other, "/p", b"x", naming=naming).members() == []
-            await eventually(lambda: below(server, "/p"))
+            await eventually(lambda: nodes_below(server, "/p"))
             assert await Party(other, "/p", b"x", naming=naming).members() == [b"me"]
 
     with_client(main)
 
 
-def test_changes_are_delivered() -> None:
+def test_party_changes_are_delivered_despite_session_loss() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             seen: list[list[bytes]] = []
 
             async def follow() -> None:
@@ -120,16 +120,16 @@ def test_changes_are_delivered() -> None:
 @pytest.mark.parametrize("naming", NAMINGS)
 def test_member_rejoins_after_node_deletion(naming: str) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, Party(zk, "/p", b"me", naming=naming) as party:
-            (name,) = below(server, "/p")
+        async with make_client(server, seed=6) as other, Party(zk, "/p", b"me", naming=naming) as party:
+            (name,) = nodes_below(server, "/p")
             await other.delete(f"/p/{name}")
-            await eventually(lambda: below(server, "/p"))
+            await eventually(lambda: nodes_below(server, "/p"))
             assert await party.members() == [b"me"]
 
     with_client(main)
 
 
-def test_changes_continue_after_party_deletion() -> None:
+def test_party_changes_continue_after_deletion_of_its_node() -> None:
     async def main(server: Server, zk: Client) -> None:
         seen: list[list[bytes]] = []
 
@@ -152,9 +152,9 @@ def test_changes_continue_after_party_deletion() -> None:
     with_client(main)
 
 
-def test_session_ending_during_listing_is_one_error() -> None:
+def test_session_end_while_listing_party_raises_one_error() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, Party(other, "/p", b"a"), Party(other, "/p", b"b"):
+        async with make_client(server, seed=6) as other, Party(other, "/p", b"a"), Party(other, "/p", b"b"):
             with server.fault(hold(), "getData", client=zk) as held:
                 asking = asyncio.ensure_future(Party(zk, "/p").members())
                 await eventually(lambda: held.hits)
@@ -166,7 +166,7 @@ def test_session_ending_during_listing_is_one_error() -> None:
     with_client(main)  # fails for unretrieved errors
 
 
-def test_lost_replies_make_no_difference() -> None:
+def test_party_works_despite_lost_replies() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(lose_reply(), probability=0.3, times=10, strict=True):
             async with Party(zk, "/up/p", b"me") as party:
@@ -177,7 +177,7 @@ def test_lost_replies_make_no_difference() -> None:
     with_client(main)
 
 
-def test_cancelled_party_leaves_nothing() -> None:
+def test_cancelled_party_block_cleans_up() -> None:
     async def join(zk: Client) -> None:
         async with Party(zk, "/up/p", b"me") as party:
             await party.members()
@@ -186,7 +186,7 @@ def test_cancelled_party_leaves_nothing() -> None:
 
 
 async def test_party_interoperates_with_kazoo() -> None:
-    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+    async with Server() as server, make_client(server) as zk, kazoo_client(server) as kazoo:
         theirs = kazoo.Party("/p", "k")
         await asyncio.to_thread(theirs.join)
         async with Party(zk, "/p", b"z") as ours:

@@ -11,7 +11,7 @@ from support.rows import for_each
 
 from zoolet.client import Client, recipes
 
-RESULTS: Final = {"Lease", "DurableLease", "QueueEntry"}
+RESULT_CLASSES: Final = {"Lease", "DurableLease", "QueueEntry"}
 """Classes that recipes return. Programs do not create them."""
 ARGUMENTS: Final[dict[str, tuple[object, ...]]] = {
     "DoubleBarrier": (2,),
@@ -26,30 +26,32 @@ def second_parameter(name: str) -> str:
     found = getattr(recipes, name)
     try:
         parameters = list(inspect.signature(found).parameters) if inspect.isclass(found) else []
-    except ValueError:  # an error written in C
+    except ValueError:  # an exception class implemented in C has no signature
         return ""
     return parameters[1] if parameters[:1] == ["client"] else ""
 
 
-RECIPES: Final = [name for name in recipes.__all__ if second_parameter(name).startswith("path") and name not in RESULTS]
+RECIPES: Final = [
+    name for name in recipes.__all__ if second_parameter(name).startswith("path") and name not in RESULT_CLASSES
+]
 
 
-def make(name: str, path: str) -> Any:
+def make_recipe(name: str, path: str) -> Any:
     """Return a recipe of this name at a path."""
     where: Any = [path] if name == "MultiLock" else path
     return getattr(recipes, name)(Client("127.0.0.1:1"), where, *ARGUMENTS.get(name, ()))
 
 
 @for_each("row", product(RECIPES, ["", "relative", "/a/", "/a//b", "/a/../b", "/a\0b"]))
-def test_illegal_path_is_refused(row: tuple[str, str]) -> None:
+def test_recipe_refuses_illegal_path(row: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match="path"):
-        make(*row)
+        make_recipe(*row)
 
 
 @for_each("name", RECIPES)
-def test_legal_path_is_accepted(name: str) -> None:
-    assert make(name, "/a") is not None
+def test_recipe_accepts_legal_path(name: str) -> None:
+    assert make_recipe(name, "/a") is not None
 
 
-def test_table_contains_recipes_of_all_kinds() -> None:
+def test_tested_recipes_include_all_kinds() -> None:
     assert {"Lock", "MultiLock", "Semaphore", "Queue", "TreeCache", "Worker"} <= set(RECIPES)

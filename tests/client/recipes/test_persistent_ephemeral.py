@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.cancellation import cancel_everywhere
 from support.leftovers import leftovers
-from support.simulation import client_of, eventually, with_client
+from support.simulation import eventually, make_client, with_client
 
 from zoolet.client import Client, ClosedError, ConnectionLossError, State, serializers
 from zoolet.client.recipes import PersistentEphemeral
@@ -58,7 +58,7 @@ def test_node_is_recreated_in_every_session() -> None:
     with_client(main)
 
 
-def test_node_is_reported_missing_between_sessions() -> None:
+def test_ephemeral_node_is_reported_missing_between_sessions() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with PersistentEphemeral(zk, "/a") as node:
             server.refuse_connections()
@@ -74,7 +74,7 @@ def test_node_is_reported_missing_between_sessions() -> None:
 
 def test_deleted_node_is_recreated() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server) as other, PersistentEphemeral(zk, "/a", b"v") as node:
+        async with make_client(server) as other, PersistentEphemeral(zk, "/a", b"v") as node:
             first = server.tree()["/a"].czxid
             await other.delete("/a")
             await eventually(lambda: "/a" in server.tree() and node.exists)
@@ -83,9 +83,9 @@ def test_deleted_node_is_recreated() -> None:
     with_client(main)
 
 
-def test_node_of_other_session_is_waited_for() -> None:
+def test_block_is_entered_after_node_of_other_client_ends() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server) as old:
+        async with make_client(server) as old:
             await old.create("/a", b"old", ephemeral=True)
             node = PersistentEphemeral(zk, "/a", b"new")
             entering = asyncio.ensure_future(node.__aenter__())
@@ -99,7 +99,7 @@ def test_node_of_other_session_is_waited_for() -> None:
     with_client(main)
 
 
-def test_new_value_survives_session() -> None:
+def test_value_of_persistent_ephemeral_is_kept_in_next_session() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with PersistentEphemeral(zk, "/a", b"1") as node:
             await node.set(b"2")
@@ -111,7 +111,7 @@ def test_new_value_survives_session() -> None:
     with_client(main)
 
 
-def test_value_set_between_sessions_is_kept_for_next() -> None:
+def test_value_set_between_sessions_is_written_in_next_session() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with PersistentEphemeral(zk, "/a", b"1") as node:
             server.refuse_connections()
@@ -125,7 +125,7 @@ def test_value_set_between_sessions_is_kept_for_next() -> None:
     with_client(main)
 
 
-def test_values_set_during_recreation_end_with_last() -> None:
+def test_last_value_set_during_node_recreation_remains() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with PersistentEphemeral(zk, "/a", b"1") as node:
             with (
@@ -147,7 +147,7 @@ def test_values_set_during_recreation_end_with_last() -> None:
 
 
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
-def test_fate_of_create_reply_makes_no_difference(action: Callable[[], Any]) -> None:
+def test_node_is_created_despite_lost_messages(action: Callable[[], Any]) -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(action(), "create", "/up/me", times=2, strict=True):
             async with PersistentEphemeral(zk, "/up/me", b"v"):
@@ -158,7 +158,7 @@ def test_fate_of_create_reply_makes_no_difference(action: Callable[[], Any]) -> 
 
 
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
-def test_fate_of_delete_reply_makes_no_difference(action: Callable[[], Any]) -> None:
+def test_node_is_deleted_despite_lost_messages(action: Callable[[], Any]) -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(action(), "delete", times=2, strict=True):
             async with PersistentEphemeral(zk, "/a"):
@@ -181,7 +181,7 @@ def test_dropped_connection_keeps_node() -> None:
     with_client(main)
 
 
-def test_cancelled_persistent_ephemeral_leaves_nothing() -> None:
+def test_cancelled_persistent_ephemeral_cleans_up() -> None:
     async def stay(zk: Client) -> None:
         async with PersistentEphemeral(zk, "/up/me"):
             pass
@@ -189,7 +189,7 @@ def test_cancelled_persistent_ephemeral_leaves_nothing() -> None:
     cancel_everywhere(stay)
 
 
-def test_block_left_during_recreation_leaves_nothing() -> None:
+def test_leaving_block_during_node_recreation_deletes_node() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(hold(), "create", "/a", nth=2) as creating:
             async with PersistentEphemeral(zk, "/a"):
@@ -202,9 +202,9 @@ def test_block_left_during_recreation_leaves_nothing() -> None:
     with_client(main)
 
 
-def test_two_programs_take_turns() -> None:
+def test_second_program_waits_for_node_of_first() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             second = PersistentEphemeral(other, "/a", b"2")
             async with PersistentEphemeral(zk, "/a", b"1"):
                 entering = asyncio.ensure_future(second.__aenter__())
@@ -218,7 +218,7 @@ def test_two_programs_take_turns() -> None:
     with_client(main)
 
 
-def test_disappearing_old_node_does_not_block_creation() -> None:
+def test_node_creation_succeeds_if_old_node_is_just_deleted() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.create("/me", b"old", ephemeral=True)
         with server.fault(hold(limit=1000), "exists", client=zk, times=1) as fault:
@@ -238,7 +238,7 @@ def test_disappearing_old_node_does_not_block_creation() -> None:
 
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
 @pytest.mark.parametrize("limited", [False, True], ids=["without limit", "with limit"])
-def test_value_is_written_although_connection_is_lost(action: Any, limited: bool) -> None:
+def test_value_set_with_lost_request_or_reply_is_written_later(action: Any, limited: bool) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with PersistentEphemeral(zk, "/up/me", b"old") as node:
             with server.fault(action(), "setData", times=1, strict=True) as fault:
@@ -274,7 +274,7 @@ def test_value_set_without_server_is_written_later() -> None:
 
 
 @pytest.mark.parametrize("value", [5, bytes(2_000_000)], ids=["wrong type", "too large"])
-def test_value_that_cannot_be_sent_keeps_old_one(value: Any) -> None:
+def test_unsendable_value_does_not_replace_ephemeral_node_value(value: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with PersistentEphemeral(zk, "/up/me", b"old") as node:
             with pytest.raises((TypeError, ValueError)):
@@ -290,7 +290,7 @@ def test_value_that_cannot_be_sent_keeps_old_one(value: Any) -> None:
     with_client(main)
 
 
-def test_changed_object_is_written_again() -> None:
+def test_value_object_mutated_during_recreation_is_written() -> None:
     async def main(server: Server, zk: Client) -> None:
         value = {"n": 0}
         async with PersistentEphemeral(zk.with_serializer(serializers.json), "/up/me", value) as node:

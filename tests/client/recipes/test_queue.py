@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.kazoo_clients import kazoo_of
-from support.leftovers import below, leftovers
-from support.simulation import client_of, with_client
+from support.kazoo_clients import kazoo_client
+from support.leftovers import leftovers, nodes_below
+from support.simulation import make_client, with_client
 from support.waiting import DEADLINE_S
 
 from zoolet.client import Client, ConnectionLossError, serializers
 from zoolet.client.recipes import LockingQueue, PriorityQueue, Queue
 from zoolet.testing import Server, delay, lose_reply
 
-EVERY = [Queue, PriorityQueue, LockingQueue]
+QUEUE_CLASSES = [Queue, PriorityQueue, LockingQueue]
 
 
 # --- order ---
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_first_in_is_first_out(kind: type[Queue]) -> None:
+@pytest.mark.parametrize("kind", QUEUE_CLASSES)
+def test_entries_are_returned_in_order_of_puts(kind: type[Queue]) -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = kind(zk, "/q")
         for value in (b"1", b"2", b"3"):
@@ -35,7 +35,7 @@ def test_first_in_is_first_out(kind: type[Queue]) -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("kind", QUEUE_CLASSES)
 def test_get_nowait_returns_first_entry(kind: type[Queue]) -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = kind(zk, "/q")
@@ -57,7 +57,7 @@ def test_lowest_priority_value_is_returned_first(kind: Any) -> None:
     with_client(main)
 
 
-def test_queue_order_holds_after_sequence_wrap() -> None:
+def test_queue_order_survives_wrap_of_sequence_numbers() -> None:
     async def main(server: Server, zk: Client) -> None:
         numbers = ["2147483646", "2147483647", "-2147483648", "-2147483647"]
         server.populate({"/q": {f"entry-100-{number}": number for number in numbers}})
@@ -67,8 +67,8 @@ def test_queue_order_holds_after_sequence_wrap() -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_foreign_children_are_passed_over(kind: type[Queue]) -> None:
+@pytest.mark.parametrize("kind", QUEUE_CLASSES)
+def test_queue_skips_foreign_children_of_its_node(kind: type[Queue]) -> None:
     async def main(server: Server, zk: Client) -> None:
         server.populate({"/q": {"other": "x", "entry-": "y", "entries": {"other": "x"}}})
         queue = kind(zk, "/q")
@@ -93,7 +93,7 @@ def test_priority_out_of_range_is_refused(kind: Any, priority: Any) -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("kind", QUEUE_CLASSES)
 def test_queue_uses_client_serializer(kind: type[Queue]) -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = kind(zk.with_serializer(serializers.json), "/q")
@@ -103,7 +103,7 @@ def test_queue_uses_client_serializer(kind: type[Queue]) -> None:
     with_client(main)
 
 
-# --- layout ---
+# --- nodes of kazoo ---
 
 
 def test_queue_entry_names_match_kazoo() -> None:
@@ -112,18 +112,18 @@ def test_queue_entry_names_match_kazoo() -> None:
         assert await PriorityQueue(zk, "/q").put(b"b", 7) == "entry-007-0000000001"
         await LockingQueue(zk, "/l").put(b"c", 5)
         entry = await LockingQueue(zk, "/l").acquire()
-        assert below(server, "/q") == {"entry-100-0000000000": b"a", "entry-007-0000000001": b"b"}
-        found = below(server, "/l")
+        assert nodes_below(server, "/q") == {"entry-100-0000000000": b"a", "entry-007-0000000001": b"b"}
+        found = nodes_below(server, "/l")
         assert found["entries/entry-005-0000000000"] == b"c"
         assert server.tree()["/l/taken/entry-005-0000000000"].ephemeral_owner == zk.session_id
         await entry.acknowledge()
-        assert set(below(server, "/l")) == {"entries", "taken"}
+        assert set(nodes_below(server, "/l")) == {"entries", "taken"}
 
     with_client(main)
 
 
 async def test_queue_interoperates_with_kazoo() -> None:
-    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+    async with Server() as server, make_client(server) as zk, kazoo_client(server) as kazoo:
         theirs, ours = kazoo.Queue("/q"), PriorityQueue(zk, "/q")
         await asyncio.to_thread(theirs.put, b"k1", 7)
         await ours.put(b"z1")
@@ -138,7 +138,7 @@ async def test_queue_interoperates_with_kazoo() -> None:
 # --- waiting ---
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("kind", QUEUE_CLASSES)
 def test_waiting_consumers_get_new_entries(kind: type[Queue]) -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = kind(zk, "/q")
@@ -152,8 +152,8 @@ def test_waiting_consumers_get_new_entries(kind: type[Queue]) -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_get_timeout_leaves_nothing(kind: type[Queue]) -> None:
+@pytest.mark.parametrize("kind", QUEUE_CLASSES)
+def test_timed_out_queue_get_cleans_up(kind: type[Queue]) -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(TimeoutError):
             await kind(zk, "/q").get(timeout=3)
@@ -167,10 +167,10 @@ def test_get_timeout_leaves_nothing(kind: type[Queue]) -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("kind", QUEUE_CLASSES)
 def test_queue_wait_survives_session_loss(kind: type[Queue]) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             taker = asyncio.ensure_future(kind(zk, "/q").get())
             await asyncio.sleep(1)
             server.expire(zk)
@@ -181,14 +181,14 @@ def test_queue_wait_survives_session_loss(kind: type[Queue]) -> None:
     with_client(main)
 
 
-def test_timeout_during_take_keeps_entry() -> None:
+def test_timeout_during_delete_of_entry_does_not_lose_entry() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = Queue(zk, "/q")
         await queue.put(b"x")
         with server.fault(delay(2), "delete", times=1, strict=True):
             try:
                 got = await queue.get(timeout=1)
-            except TimeoutError:  # no entry arrived in time
+            except TimeoutError:  # the delayed delete was not answered in time
                 got = None
             await asyncio.sleep(5)
         assert (got == b"x") != (await queue.size() == 1)
@@ -214,8 +214,8 @@ def test_put_without_reply_raises_maybe_done() -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_put_with_key_is_done_once_despite_repetition(kind: type[Queue], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", QUEUE_CLASSES)
+def test_repeated_put_with_key_adds_one_entry(kind: type[Queue], monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = kind(zk, "/q")
         with (
@@ -228,7 +228,7 @@ def test_put_with_key_is_done_once_despite_repetition(kind: type[Queue], monkeyp
         assert [await queue.get(timeout=1), await queue.get(timeout=1)] == [b"x", b"y"]
         assert await queue.put(b"x", key="order-7") == ""
         assert await queue.size() == 0
-        monkeypatch.setattr("zoolet.client.recipes.queue.REMEMBER_KEYS", 60.0)
+        monkeypatch.setattr("zoolet.client.recipes.queue.KEY_LIFETIME_SECONDS", 60.0)
         await queue.put(b"z", key="order-9")
         await asyncio.sleep(200)
         assert await queue.put(b"z", key="order-9")
@@ -236,20 +236,20 @@ def test_put_with_key_is_done_once_despite_repetition(kind: type[Queue], monkeyp
     with_client(main)
 
 
-async def test_keys_are_kept_on_each_server(any_hosts: str) -> None:
+async def test_put_with_key_adds_one_entry_on_each_server(any_hosts: str) -> None:
     async with Client(any_hosts) as zk:
         queue = Queue(zk.with_serializer(serializers.json), f"/{zk._core.new_uuid()}/q")
         assert [bool(await queue.put({"n": 1}, key="a")) for _ in range(3)] == [True, False, False]
         assert await queue.get(timeout=DEADLINE_S) == {"n": 1}
 
 
-async def test_keys_are_persistent_without_ttl_nodes() -> None:
-    async with Server(config={"zookeeper.extendedTypesEnabled": "false"}) as server, client_of(server) as zk:
+async def test_queue_keys_are_persistent_nodes_without_ttl_support() -> None:
+    async with Server(config={"zookeeper.extendedTypesEnabled": "false"}) as server, make_client(server) as zk:
         assert [bool(await Queue(zk, "/q").put(b"1", key="a")) for _ in range(2)] == [True, False]
 
 
 @pytest.mark.parametrize("key", ["a/b", "..", "a\0", ""])
-def test_key_with_invalid_name_is_refused(key: str) -> None:
+def test_queue_key_that_is_not_a_valid_name_is_refused(key: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(ValueError, match="name"):
             await Queue(zk, "/q").put(b"", key=key)
@@ -257,7 +257,7 @@ def test_key_with_invalid_name_is_refused(key: str) -> None:
     with_client(main)
 
 
-def test_take_with_lost_reply_reports_possible_loss() -> None:
+def test_get_with_lost_delete_reply_reports_possible_loss() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = Queue(zk, "/q")
         await queue.put(b"0")
@@ -275,7 +275,7 @@ def test_take_with_lost_reply_reports_possible_loss() -> None:
 # --- cancellation ---
 
 
-def test_cancelled_queue_wait_leaves_nothing() -> None:
+def test_cancelled_queue_wait_cleans_up() -> None:
     async def get(zk: Client) -> None:
         with pytest.raises(TimeoutError):
             await Queue(zk, "/q").get(timeout=1)

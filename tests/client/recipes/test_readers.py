@@ -1,4 +1,4 @@
-"""Programs that only read or wait create nothing, and need no permission to create."""
+"""Programs that only read or wait create no nodes, and need no permission to create them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 from support.leftovers import leftovers
-from support.simulation import client_of, eventually, with_client
+from support.simulation import eventually, make_client, with_client
 
 from zoolet.client import Client, acl
 from zoolet.client.recipes import Election, LockingQueue, NodeElection, Party, Queue, Semaphore
@@ -20,7 +20,7 @@ OBSERVERS: Final[dict[str, Callable[[Client], AsyncIterator[Any]]]] = {
     "NodeElection": lambda zk: NodeElection(zk, "/top/path").observe(),
     "Party": lambda zk: Party(zk, "/top/path").changes(),
 }
-ENTER: Final[dict[str, Callable[[Client], Any]]] = {
+WAITING_BLOCKS: Final[dict[str, Callable[[Client], Any]]] = {
     "Election": lambda zk: Election(zk, "/top/path", b"me"),
     "NodeElection": lambda zk: NodeElection(zk, "/top/path", b"me"),
     "Party": lambda zk: Party(zk, "/top/path", b"me"),
@@ -28,7 +28,7 @@ ENTER: Final[dict[str, Callable[[Client], Any]]] = {
 
 
 @pytest.mark.parametrize("name", OBSERVERS)
-def test_observer_of_missing_node_creates_nothing(name: str) -> None:
+def test_observer_of_missing_path_does_not_create_it(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         seen: list[Any] = []
 
@@ -36,14 +36,15 @@ def test_observer_of_missing_node_creates_nothing(name: str) -> None:
             async for item in OBSERVERS[name](zk):
                 seen.append(item)  # noqa: PERF401
 
-        async with client_of(server, seed=6) as other:
-            await other.create("/top", acl=[ACL(acl.READ | acl.ADMIN, Id("world", "anyone"))])  # clients may not create
+        async with make_client(server, seed=6) as other:
+            # Clients without write permission cannot create nodes below it.
+            await other.create("/top", acl=[ACL(acl.READ | acl.ADMIN, Id("world", "anyone"))])
             observing = asyncio.create_task(observe())
             await asyncio.sleep(1)
             assert set(server.tree()) == {"/top"}
 
             await other.set_acl("/top", acl.OPEN)
-            async with ENTER[name](other):
+            async with WAITING_BLOCKS[name](other):
                 await eventually(lambda: len(seen) == 2)
             await eventually(lambda: len(seen) == 3)
             await other.delete("/top", recursive=True)
@@ -58,7 +59,7 @@ def test_observer_of_missing_node_creates_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [Queue, LockingQueue])
-def test_consumer_of_missing_queue_creates_nothing(kind: Any) -> None:
+def test_consumer_of_missing_queue_does_not_create_it(kind: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(TimeoutError):
             await kind(zk, "/q").get(timeout=1)
@@ -66,7 +67,7 @@ def test_consumer_of_missing_queue_creates_nothing(kind: Any) -> None:
         await asyncio.sleep(1)
         assert not server.tree()
 
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             await kind(other, "/q").put(b"v")
             assert await waiting == b"v"
 
@@ -78,9 +79,9 @@ def test_consumer_of_missing_queue_creates_nothing(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator"])
-def test_attempt_at_held_semaphore_creates_nothing(naming: Any) -> None:
+def test_attempt_at_held_semaphore_creates_no_node(naming: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other, Semaphore(other, "/s", naming=naming):
+        async with make_client(server, seed=6) as other, Semaphore(other, "/s", naming=naming):
             await asyncio.sleep(0.1)
             before = server.tree()
             with server.recording(zk) as made:

@@ -46,7 +46,7 @@ async def pair(apache_hosts: str) -> AsyncIterator[tuple[Client, Client]]:
                 await asyncio.sleep(0.01)
 
 
-async def test_persistent_ephemeral(pair: tuple[Client, Client]) -> None:
+async def test_persistent_ephemeral_works_on_apache(pair: tuple[Client, Client]) -> None:
     one, two = pair
     async with PersistentEphemeral(one, "/up/me", b"1") as node:
         assert (await two.get("/up/me"))[0] == b"1"
@@ -60,7 +60,7 @@ async def test_persistent_ephemeral(pair: tuple[Client, Client]) -> None:
     assert await two.exists("/up/me") is None
 
 
-async def test_barriers(pair: tuple[Client, Client]) -> None:
+async def test_barriers_open_on_apache(pair: tuple[Client, Client]) -> None:
     one, two = pair
     assert await Barrier(one, "/b").create()
     wait = asyncio.ensure_future(Barrier(two, "/b").wait(DEADLINE_S))
@@ -95,7 +95,7 @@ async def test_double_barrier_passes_many_rounds(pair: tuple[Client, Client]) ->
     assert await pair[0].children("/rounds") == []
 
 
-async def test_queue(pair: tuple[Client, Client]) -> None:
+async def test_queue_works_on_apache(pair: tuple[Client, Client]) -> None:
     one, two = pair
     waiting = asyncio.ensure_future(Queue(two, "/q").get(DEADLINE_S))
     await Queue(one, "/q").put(b"1")
@@ -111,7 +111,7 @@ async def test_queue_keeps_order_of_insertion(pair: tuple[Client, Client]) -> No
     assert [await Queue(two, "/q").get(DEADLINE_S) for _ in range(3)] == [b"0", b"1", b"2"]
 
 
-async def test_locking_queue(pair: tuple[Client, Client]) -> None:
+async def test_locking_queue_works_on_apache(pair: tuple[Client, Client]) -> None:
     one, two = pair
     await LockingQueue(one, "/q").put(b"1")
     entry = await LockingQueue(one, "/q").acquire(DEADLINE_S)
@@ -123,18 +123,18 @@ async def test_locking_queue(pair: tuple[Client, Client]) -> None:
 
 
 @pytest.mark.parametrize("naming", ["text", "int", "long"])
-async def test_counter(pair: tuple[Client, Client], naming: str) -> None:
+async def test_counter_works_on_apache(pair: tuple[Client, Client], naming: str) -> None:
     sums = await asyncio.gather(*[Counter(zk, "/n", encoding=naming).add() for zk in pair for _ in range(5)])
     assert sorted(sums) == list(range(1, 11))
 
 
-async def test_unique_id(pair: tuple[Client, Client]) -> None:
+async def test_unique_id_works_on_apache(pair: tuple[Client, Client]) -> None:
     found = await asyncio.gather(*[UniqueId(zk, "/ids").next() for zk in pair for _ in range(5)])
     assert sorted(found) == list(range(1, 11))
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator"])
-async def test_party(pair: tuple[Client, Client], naming: str) -> None:
+async def test_party_works_on_apache(pair: tuple[Client, Client], naming: str) -> None:
     one, two = pair
     async with Party(one, "/p", b"1", naming=naming) as party:
         async with Party(two, "/p", b"2", naming=naming):
@@ -142,7 +142,7 @@ async def test_party(pair: tuple[Client, Client], naming: str) -> None:
         assert await party.members() == [b"1"]
 
 
-async def test_caches(pair: tuple[Client, Client]) -> None:
+async def test_caches_follow_nodes_on_apache(pair: tuple[Client, Client]) -> None:
     one, two = pair
     async with TreeCache(one, "/t") as tree, ChildrenCache(one, "/t") as children, NodeCache(one, "/t/a") as node:
         await two.create("/t/a", b"1", parents=True)
@@ -158,7 +158,7 @@ async def test_caches(pair: tuple[Client, Client]) -> None:
         await eventually(lambda: not tree.nodes and not children.values and node.stat is None)
 
 
-async def test_config(pair: tuple[Client, Client]) -> None:
+async def test_config_works_on_apache(pair: tuple[Client, Client]) -> None:
     one, two = pair
     async with Config(one, "/c", default={}) as config:
         await Config(two, "/c").publish({"n": 1}, version=-1)
@@ -167,7 +167,7 @@ async def test_config(pair: tuple[Client, Client]) -> None:
         await eventually(lambda: config.value == {"n": 2} and config.version == 1)
 
 
-async def test_discovery(pair: tuple[Client, Client]) -> None:
+async def test_discovery_works_on_apache(pair: tuple[Client, Client]) -> None:
     one, two = pair
     instance = Instance("web", "w-1", "10.0.0.1", 80)
     async with Discovery(two, "/s") as seeker:
@@ -179,7 +179,7 @@ async def test_discovery(pair: tuple[Client, Client]) -> None:
                 await asyncio.sleep(0.005)
 
 
-async def test_master_and_worker(pair: tuple[Client, Client]) -> None:
+async def test_master_and_worker_do_tasks_on_apache(pair: tuple[Client, Client]) -> None:
     one, two = pair
 
     async def double(task: str, value: Any) -> Any:

@@ -16,10 +16,10 @@ from zoolet.testing import Server
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "recipes.md"
 ADDRESS: Final = "127.0.0.1:2181"
-USES: Final = 22
+NUMBER_OF_USES: Final = 22
 
 
-def programs() -> dict[str, str]:
+def page_examples() -> dict[str, str]:
     """Return the example of each section."""
     return dict(re.findall(r"^## ([^\n]*)\n.*?```python\n(.*?)```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
 
@@ -38,19 +38,19 @@ def apache_hosts_here() -> Iterator[str]:
         yield apache.hosts
 
 
-def test_each_classical_use_has_an_example() -> None:
+def test_recipes_page_has_example_of_each_classical_use() -> None:
     *headings, last = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
 
     assert last == "Failures"
-    assert list(programs()) == headings
-    assert len(headings) == USES
+    assert list(page_examples()) == headings
+    assert len(headings) == NUMBER_OF_USES
 
 
 @pytest.mark.parametrize("server", ["zoolet_hosts", "apache_hosts_here"], ids=["zoolet", "apache"])
-@pytest.mark.parametrize("use", programs())
-def test_example_of_page_runs(use: str, server: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("use", page_examples())
+def test_example_of_recipes_page_runs(use: str, server: str, request: pytest.FixtureRequest) -> None:
     hosts = f"{request.getfixturevalue(server)}/{uuid.uuid4().hex}"
     with Client(hosts) as zk:
         zk.ensure_path("/")
 
-    exec(compile(programs()[use].replace(ADDRESS, hosts), f"{PAGE}: {use}", "exec"), {"__name__": "__main__"})
+    exec(compile(page_examples()[use].replace(ADDRESS, hosts), f"{PAGE}: {use}", "exec"), {"__name__": "__main__"})

@@ -1,4 +1,4 @@
-"""Recipes across the restart of a server without its data: tokens grow, and no state stays stale."""
+"""Recipes when a server restarts without its data: tokens still grow, and recipes adopt the new tree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from support.crew import double
 from support.daemon import DaemonProcess
-from support.simulation import client_of, eventually, run_simulation
+from support.simulation import eventually, make_client, run_simulation
 
 from zoolet.client import Client, serializers
 from zoolet.client.recipes import (
@@ -28,11 +28,11 @@ from zoolet.client.recipes import (
 )
 from zoolet.testing import Server, Simulation
 
-LATER: Final = 100
+OLD_ZXID: Final = 100
 """The initial zxid of the first server; the second one starts at 0."""
 
 
-async def test_tokens_grow_across_daemon_restart() -> None:
+async def test_lock_tokens_grow_across_daemon_restart() -> None:
     tokens = []
     for _ in range(3):
         with DaemonProcess() as daemon:
@@ -42,7 +42,7 @@ async def test_tokens_grow_across_daemon_restart() -> None:
     assert tokens == sorted(set(tokens))
 
 
-class Restart:
+class RestartableServer:
     """A server, and its replacement with lower zxids."""
 
     def __init__(self, sim: Simulation) -> None:
@@ -55,23 +55,23 @@ class Restart:
         await self.server.__aenter__()
 
     async def restart(self, *, downtime: float = 1.0, nodes: dict[str, Any] | None = None) -> None:
-        """Replace the server by a new one with these nodes, whose zxids start over."""
+        """Replace the server with a new one that has these nodes and starts again at zxid 0."""
         await self.server.__aexit__(None, None, None)
         await asyncio.sleep(downtime)
         await self.open(0)
         self.server.populate(nodes or {})
 
 
-Main = Callable[[Restart, Client], Coroutine[Any, Any, None]]
+RestartScenario = Callable[[RestartableServer, Client], Coroutine[Any, Any, None]]
 
 
-def restarting(main: Main) -> None:
+def run_with_restart(main: RestartScenario) -> None:
     """Run *main* with a restartable server and a client."""
 
     async def run(sim: Simulation) -> None:
-        it = Restart(sim)
-        await it.open(LATER)
-        async with client_of(it.server, timeout=6.0) as zk:
+        it = RestartableServer(sim)
+        await it.open(OLD_ZXID)
+        async with make_client(it.server, timeout=6.0) as zk:
             await main(it, zk)
         await it.server.__aexit__(None, None, None)
 
@@ -83,8 +83,8 @@ def restarting(main: Main) -> None:
 
 @pytest.mark.parametrize("downtime", [1.0, 60.0])
 @pytest.mark.parametrize("kind", ["data", "exists", "children", "persistent", "recursive"])
-def test_watch_fires_for_change_with_lower_zxid(kind: str, downtime: float) -> None:
-    async def main(it: Restart, zk: Client) -> None:
+def test_watch_fires_for_change_on_new_server_with_lower_zxids(kind: str, downtime: float) -> None:
+    async def main(it: RestartableServer, zk: Client) -> None:
         it.server.populate({"/a": {"x": b"1"}})
         path = "/b" if kind == "exists" else "/a"
         watches = {
@@ -99,23 +99,23 @@ def test_watch_fires_for_change_with_lower_zxid(kind: str, downtime: float) -> N
             event = await asyncio.wait_for(watch.next(), 60)
             assert event.path.startswith(path)
 
-    restarting(main)
+    run_with_restart(main)
 
 
 # --- recipes ---
 
-BEFORE: Final[dict[str, Any]] = {"/a": {"x": b"1", "y": b"1"}}
-AFTER: Final[dict[str, Any]] = {"/a": {"x": b"2", "z": b"2"}}
-GROWN: Final = pytest.mark.parametrize("grown", [False, True], ids=["lower zxids", "zxids that have caught up"])
-FILL: Final = {"/fill": {f"{number:03d}": b"" for number in range(2 * LATER)}}
+NODES_BEFORE: Final[dict[str, Any]] = {"/a": {"x": b"1", "y": b"1"}}
+NODES_AFTER: Final[dict[str, Any]] = {"/a": {"x": b"2", "z": b"2"}}
+grown_zxids: Final = pytest.mark.parametrize("grown", [False, True], ids=["lower zxids", "zxids that have caught up"])
+FILLER_NODES: Final = {"/fill": {f"{number:03d}": b"" for number in range(2 * OLD_ZXID)}}
 """Enough nodes to raise the zxid above its old value, if they are written after the others."""
 
 
-@GROWN
+@grown_zxids
 @pytest.mark.parametrize("kind", ["tree", "children", "node", "config"])
-def test_cache_converges_to_new_server(kind: str, grown: bool) -> None:
-    async def main(it: Restart, zk: Client) -> None:
-        it.server.populate(BEFORE)
+def test_cache_converges_to_tree_of_new_server(kind: str, grown: bool) -> None:
+    async def main(it: RestartableServer, zk: Client) -> None:
+        it.server.populate(NODES_BEFORE)
         caches: dict[str, Callable[[], Any]] = {
             "tree": lambda: TreeCache(zk, "/a"),
             "children": lambda: ChildrenCache(zk, "/a"),
@@ -135,17 +135,17 @@ def test_cache_converges_to_new_server(kind: str, grown: bool) -> None:
             "config": b"2",
         }
         async with caches[kind]() as cache:
-            await it.restart(nodes=AFTER | FILL if grown else AFTER)
+            await it.restart(nodes=NODES_AFTER | FILLER_NODES if grown else NODES_AFTER)
             await eventually(lambda: shown[kind](cache) == wanted[kind])
             await zk.set("/a/x", b"3")
             await eventually(lambda: b"3" in str(shown[kind](cache)).encode())
 
-    restarting(main)
+    run_with_restart(main)
 
 
 @pytest.mark.parametrize("kind", ["queue", "locking queue"])
 def test_waiting_consumer_gets_entry_of_new_server(kind: str) -> None:
-    async def main(it: Restart, zk: Client) -> None:
+    async def main(it: RestartableServer, zk: Client) -> None:
         async def consume() -> Any:
             if kind == "queue":
                 return await Queue(zk, "/queue").get()
@@ -160,14 +160,14 @@ def test_waiting_consumer_gets_entry_of_new_server(kind: str) -> None:
 
         assert await asyncio.wait_for(taking, 60) == b"new"
 
-    restarting(main)
+    run_with_restart(main)
 
 
 @pytest.mark.parametrize("kind", ["members", "leader"])
-def test_observer_sees_members_at_new_server(kind: str) -> None:
+def test_party_observer_sees_members_at_new_server(kind: str) -> None:
     seen: list[Any] = []
 
-    async def main(it: Restart, zk: Client) -> None:
+    async def main(it: RestartableServer, zk: Client) -> None:
         async def observe() -> None:
             changes = Party(zk, "/p").changes() if kind == "members" else Election(zk, "/p").observe()
             async for change in changes:
@@ -180,27 +180,27 @@ def test_observer_sees_members_at_new_server(kind: str) -> None:
         await eventually(lambda: seen[-1] == ([b"other"] if kind == "members" else b"other"))
         observing.cancel()
 
-    restarting(main)
+    run_with_restart(main)
 
 
-@GROWN
+@grown_zxids
 def test_service_is_found_at_new_server(grown: bool) -> None:
-    async def main(it: Restart, zk: Client) -> None:
-        async with client_of(it.server, timeout=6.0, seed=6) as other, Discovery(zk, "/s") as discovery:
+    async def main(it: RestartableServer, zk: Client) -> None:
+        async with make_client(it.server, timeout=6.0, seed=6) as other, Discovery(zk, "/s") as discovery:
             await discovery.register(Instance("web", "1"))
             assert [one.id for one in await discovery.instances("web")] == ["1"]
             async with Discovery(other, "/s") as another:
                 await another.register(Instance("web", "2"))
-                await it.restart(nodes=FILL if grown else {})
+                await it.restart(nodes=FILLER_NODES if grown else {})
                 await asyncio.sleep(60)
                 assert [one.id for one in await discovery.instances("web")] == ["1", "2"]
 
-    restarting(main)
+    run_with_restart(main)
 
 
 def test_master_and_worker_do_tasks_on_new_server() -> None:
-    async def main(it: Restart, zk: Client) -> None:
-        async with client_of(it.server, timeout=6.0, seed=6) as other:
+    async def main(it: RestartableServer, zk: Client) -> None:
+        async with make_client(it.server, timeout=6.0, seed=6) as other:
             async with Master(zk, "/jobs", "m") as master, Worker(other, "/jobs", "w", double):
                 assert await master.result(await master.submit("x"), 60) == {"worker": "w", "result": "xx"}
                 await it.restart()
@@ -208,4 +208,4 @@ def test_master_and_worker_do_tasks_on_new_server() -> None:
                 for _ in range(3):
                     assert await master.result(await master.submit("y"), 60) == {"worker": "w", "result": "yy"}
 
-    restarting(main)
+    run_with_restart(main)

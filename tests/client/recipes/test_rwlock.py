@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 from support import kazoo_bugs
-from support.leftovers import nothing_left
-from support.simulation import Connect, client_of, simulate_clients, with_client
+from support.leftovers import wait_until_clean
+from support.simulation import Connect, make_client, simulate_clients, with_client
 
 from zoolet.client import Client, ConnectionLossError, acl
 from zoolet.client.recipes import DeadlockError, Lock, LockLostError, ReadWriteLock
@@ -17,7 +17,7 @@ NAMINGS = ("kazoo", "curator")
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_readers_share_and_writers_exclude_in_order(naming: str) -> None:
+def test_readers_share_lock_and_writers_exclude_in_arrival_order(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         log: list[str] = []
 
@@ -37,13 +37,13 @@ def test_readers_share_and_writers_exclude_in_order(naming: str) -> None:
         assert set(log[6:8]) == {"+r4", "+r5"}
         assert set(log[8:10]) == {"-r4", "-r5"}
         assert log[10:] == ["+w6", "-w6", "+w7", "-w7"]
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_end_of_reader_wakes_at_most_one_client(naming: str) -> None:
+def test_leaving_reader_wakes_at_most_one_client(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(6)]
         first = await ReadWriteLock(clients[0], "/rw", naming=naming).read().acquire()
@@ -59,16 +59,16 @@ def test_end_of_reader_wakes_at_most_one_client(naming: str) -> None:
         assert awake <= {clients[0].session_id, clients[1].session_id}
         for waiter in waiters:
             await (await waiter).release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-@pytest.mark.parametrize("first", [kazoo_bugs.LAST_NUMBER - 1, kazoo_bugs.LAST_NUMBER])
-def test_rwlock_order_survives_negative_numbers(naming: str, first: int) -> None:
+@pytest.mark.parametrize("first", [kazoo_bugs.LAST_SEQUENCE - 1, kazoo_bugs.LAST_SEQUENCE])
+def test_rwlock_order_survives_negative_sequence_numbers(naming: str, first: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
-        kazoo_bugs.count_from(server, "/rw", first)
+        kazoo_bugs.create_with_next_sequence(server, "/rw", first)
         log: list[str] = []
 
         async def use(who: str) -> None:
@@ -112,13 +112,13 @@ def test_downgraded_writer_admits_only_readers(naming: str) -> None:
         assert not last.done()
         await reader.release()
         await (await last).release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", [*NAMINGS, "both"])
-def test_block_of_downgraded_writer_ends_with_reader(naming: str) -> None:
+def test_loss_of_downgraded_reader_lease_cancels_writer_block(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         rw = ReadWriteLock(zk, "/rw", naming=naming, data=b"me")
@@ -133,7 +133,7 @@ def test_block_of_downgraded_writer_ends_with_reader(naming: str) -> None:
                 reader = await rw.downgrade(writer)
                 server.expire(zk)
                 await asyncio.sleep(60)
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -154,7 +154,7 @@ def test_downgraded_writer_does_not_wait_for_itself() -> None:
     simulate_clients(main)
 
 
-def test_former_writer_does_not_become_reader() -> None:
+def test_lost_writer_cannot_be_downgraded() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         rw = ReadWriteLock(one, "/rw")
@@ -163,7 +163,7 @@ def test_former_writer_does_not_become_reader() -> None:
         with pytest.raises(LockLostError):
             await rw.downgrade(writer)
         await writer.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -193,14 +193,14 @@ def test_failed_downgrade_leaves_no_node(how: str) -> None:
             async with ReadWriteLock(two, "/rw", timeout=60.0).write():
                 pass
         finally:
-            await one.delete("/rw", recursive=True)  # otherwise the next test would see it
+            await one.delete("/rw", recursive=True)  # the next test expects no node at this path
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("side", ["read", "write"])
 @pytest.mark.parametrize("step", range(0, 30, 2))
-def test_waiter_cancelled_anytime_leaves_nothing(side: str, step: int) -> None:
+def test_rwlock_waiter_cancelled_at_any_point_cleans_up(side: str, step: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         writer = await ReadWriteLock(one, "/rw").write().acquire()
@@ -209,7 +209,7 @@ def test_waiter_cancelled_anytime_leaves_nothing(side: str, step: int) -> None:
         waiting.cancel()
         await asyncio.wait([waiting])
         await writer.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main, step)
 
@@ -219,7 +219,7 @@ def test_unknown_rwlock_naming_is_refused() -> None:
         ReadWriteLock(Client("127.0.0.1:1"), "/rw", naming="x")  # type: ignore[arg-type]
 
 
-def test_long_held_writer_becomes_reader() -> None:
+def test_long_held_writer_can_be_downgraded() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         lock = ReadWriteLock(zk, "/rw")
@@ -233,9 +233,9 @@ def test_long_held_writer_becomes_reader() -> None:
 
 
 @pytest.mark.parametrize("which", ["another path", "a plain lock", "another client", "a reader"])
-def test_downgrade_accepts_only_writer_lease_of_lock(which: str) -> None:
+def test_downgrade_accepts_only_writer_lease_of_same_lock(which: str) -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with client_of(server, seed=6) as other:
+        async with make_client(server, seed=6) as other:
             makes = {
                 "another path": lambda: ReadWriteLock(zk, "/other").write(),
                 "a plain lock": lambda: Lock(zk, "/plain"),

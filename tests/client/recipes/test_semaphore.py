@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support import kazoo_bugs
 from support.cancellation import cancel_everywhere
-from support.leftovers import ephemerals, nothing_left
+from support.leftovers import ephemerals, wait_until_clean
 from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client, SessionExpiredError
@@ -21,7 +21,7 @@ NAMINGS = ("kazoo", "curator")
 
 @pytest.mark.parametrize("naming", NAMINGS)
 @pytest.mark.parametrize("leases", [1, 2, 3])
-def test_limit_of_holders_is_kept_in_order_of_arrival(naming: str, leases: int) -> None:
+def test_semaphore_admits_limited_holders_in_order_of_arrival(naming: str, leases: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         order: list[int] = []
         inside = most = 0
@@ -42,12 +42,12 @@ def test_limit_of_holders_is_kept_in_order_of_arrival(naming: str, leases: int) 
         await asyncio.gather(*tasks)
         assert most == leases
         assert order == list(range(7))
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_different_number_of_leases_raises() -> None:
+def test_semaphore_refuses_number_of_leases_other_than_stored() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with Semaphore(zk, "/pool", 2) as held:
@@ -55,7 +55,7 @@ def test_different_number_of_leases_raises() -> None:
             assert await Semaphore(zk, "/pool", 2).holders() == [held.path]
             with pytest.raises(ValueError, match="has 2 leases, not 3"):
                 await Semaphore(zk, "/pool", 3).acquire()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -68,7 +68,7 @@ def test_invalid_number_of_leases_is_refused(leases: object) -> None:
 
 @pytest.mark.parametrize("naming", NAMINGS)
 @pytest.mark.parametrize(("count", "lists"), [(1, 1), (2, 2)])
-def test_single_lease_needs_no_second_listing(naming: str, count: int, lists: int) -> None:
+def test_acquiring_single_lease_lists_contenders_only_once(naming: str, count: int, lists: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         pool = Semaphore(zk, "/pool", 3, naming=naming)
@@ -97,7 +97,7 @@ def test_end_of_lease_wakes_only_first_waiter(naming: str) -> None:
         await held.release()
         await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
         awake = {op.session for op in server.ops(since=before)}
-        # The winner gets its lease and leaves the line. This wakes the next waiter, which checks for room.
+        # The first waiter gets the lease and deletes its contender. The deletion wakes the next waiter.
         assert awake <= {client.session_id for client in clients[:3]}
         for waiter in waiters:
             await (await waiter).release()
@@ -105,24 +105,24 @@ def test_end_of_lease_wakes_only_first_waiter(naming: str) -> None:
     simulate_clients(main)
 
 
-def test_semaphore_timeout_leaves_nothing() -> None:
+def test_timed_out_semaphore_acquire_cleans_up() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with Semaphore(one, "/pool", 1):
             with pytest.raises(TimeoutError):
                 await Semaphore(two, "/pool", 1).acquire(0.5)
             await server.until(lambda: len(ephemerals(server)) == 1)
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_acquire_cancelled_anytime_leaves_no_lease(naming: str) -> None:
+def test_semaphore_acquire_cancelled_anytime_leaves_no_lease(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         await (await Semaphore(zk, "/pool", 1, naming=naming).acquire()).release()
-        await zk.sync()  # by now the lock of the line is also deleted
+        await zk.sync()  # by now the contender of the internal lock is also deleted
         leaks = []
         for step in range(80):
             task = asyncio.create_task(Semaphore(zk, "/pool", 1, naming=naming).acquire())
@@ -146,20 +146,20 @@ def test_acquire_cancelled_anytime_leaves_no_lease(naming: str) -> None:
 @pytest.mark.parametrize("op", ["create", "create2", "exists", "delete", "getChildren"])
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_lost_messages_leave_no_second_lease(naming: str, action: type, op: str) -> None:
+def test_acquire_with_lost_messages_leaves_no_second_lease(naming: str, action: type, op: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         with server.fault(action(), op, times=1):
             async with Semaphore(zk, "/pool", 1, naming=naming) as held:
                 await asyncio.sleep(1)
                 assert ephemerals(server) == [held.path]
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_waiter_losing_its_place_creates_no_lease(naming: str) -> None:
+def test_waiter_without_its_contender_node_creates_no_lease(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         await (await Semaphore(one, "/pool", 1, naming=naming).acquire()).release()
@@ -181,7 +181,7 @@ def test_waiter_losing_its_place_creates_no_lease(naming: str) -> None:
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_lease_needs_place_in_line_of_same_session(naming: str) -> None:
+def test_lease_is_not_created_after_session_of_contender_ended(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         await (await Semaphore(one, "/pool", 1, naming=naming).acquire()).release()
@@ -216,7 +216,7 @@ def test_lease_is_lost_with_session() -> None:
     simulate_clients(main)
 
 
-def test_lease_lost_while_leaving_line_is_reported() -> None:
+def test_session_loss_while_deleting_contender_is_reported() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         with pytest.raises((LockLostError, SessionExpiredError)):  # noqa: PT012
@@ -235,7 +235,7 @@ def test_lease_lost_while_leaving_line_is_reported() -> None:
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_semaphore_lock_is_released_by_other_task(naming: str) -> None:
+def test_semaphore_lock_can_be_released_by_different_task(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         held = await SemaphoreLock(one, "/lock", naming=naming).acquire()
@@ -243,12 +243,12 @@ def test_semaphore_lock_is_released_by_other_task(naming: str) -> None:
             await SemaphoreLock(one, "/lock", naming=naming).acquire(0.5)
         await asyncio.create_task(held.release())
         await (await SemaphoreLock(two, "/lock", naming=naming).acquire(5.0)).release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_children_of_others_take_no_lease() -> None:
+def test_foreign_children_of_semaphore_are_not_leases() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         server.populate({"/pool": {"note": b"", "0" * 31: b""}})
@@ -262,7 +262,7 @@ def test_children_of_others_take_no_lease() -> None:
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_several_leases_are_acquired_and_end_together(naming: str) -> None:
+def test_several_leases_are_acquired_and_lost_together(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         held = await Semaphore(one, "/pool", 4, naming=naming).acquire(count=3)
@@ -281,7 +281,7 @@ def test_several_leases_are_acquired_and_end_together(naming: str) -> None:
         await one.delete(sorted(await other.holders())[1])
         await asyncio.wait_for(both.lost.wait(), 5.0)
         await both.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
@@ -296,13 +296,13 @@ def test_leases_with_lost_create_exist_once(naming: str, action: type) -> None:
         await asyncio.sleep(5)
         assert len(ephemerals(server)) == 3
         await held.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_cancelled_leases_leave_nothing(naming: str) -> None:
+def test_cancelled_acquire_of_leases_cleans_up(naming: str) -> None:
     async def work(zk: Client) -> None:
         async with await Semaphore(zk, "/pool", 3, naming=naming).acquire(count=3):
             pass
@@ -320,7 +320,7 @@ def test_invalid_count_is_refused(count: Any) -> None:
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_growing_number_admits_waiters(naming: str) -> None:
+def test_raising_number_of_leases_admits_waiters(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(4)]
         pools = [Semaphore(zk, "/pool", None, naming=naming) for zk in clients]
@@ -343,12 +343,12 @@ def test_growing_number_admits_waiters(naming: str) -> None:
         await next(task for task in waiting if task.done()).result().release()
         for lease in await asyncio.wait_for(asyncio.gather(*waiting), 5.0):
             await lease.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_count_above_leases_raises_without_effect() -> None:
+def test_acquiring_more_leases_than_exist_raises_without_effect() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         pool = Semaphore(await connect(), "/pool", None)
         await pool.resize(2)
@@ -361,7 +361,7 @@ def test_count_above_leases_raises_without_effect() -> None:
     simulate_clients(main)
 
 
-def test_fixed_number_cannot_be_resized() -> None:
+def test_semaphore_with_fixed_number_of_leases_cannot_be_resized() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         with pytest.raises(ValueError, match=r"a fixed number of leases \(2\)"):
             await Semaphore(await connect(), "/pool", 2).resize(3)
@@ -369,7 +369,7 @@ def test_fixed_number_cannot_be_resized() -> None:
     simulate_clients(main)
 
 
-def test_concurrently_set_number_is_not_replaced() -> None:
+def test_number_of_leases_set_by_other_client_is_not_replaced() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         with server.fault(delay(1.0), "setData", "/pool", client=one, strict=True):
@@ -383,7 +383,7 @@ def test_concurrently_set_number_is_not_replaced() -> None:
     simulate_clients(main)
 
 
-def test_shared_number_is_read_from_kazoo_semaphore() -> None:
+def test_number_of_leases_is_read_from_kazoo_semaphore() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         server.populate({"/pool": b"2"})
         pool = Semaphore(await connect(), "/pool", None)
@@ -396,7 +396,7 @@ def test_shared_number_is_read_from_kazoo_semaphore() -> None:
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_attempt_overtaken_by_other_client_leaves_line(naming: str) -> None:
+def test_semaphore_attempt_overtaken_by_other_deletes_contender(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         await (await Semaphore(one, "/pool", 1, naming=naming).acquire()).release()
@@ -407,12 +407,12 @@ def test_attempt_overtaken_by_other_client_leaves_line(naming: str) -> None:
             assert await slow is None
         await server.until(lambda: ephemerals(server) == [held.path], timeout=5)
         await held.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_attempt_without_number_creates_no_node() -> None:
+def test_attempt_without_stored_number_of_leases_creates_no_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         assert await Semaphore(await connect(), "/pool", None).attempt() is None
         assert not server.tree()

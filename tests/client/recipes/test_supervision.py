@@ -41,22 +41,22 @@ def _decode_or_break(data: bytes) -> Any:
     return data
 
 
-FRAGILE = Serializer("fragile", bytes, _decode_or_break)
+FRAGILE_SERIALIZER = Serializer("fragile", bytes, _decode_or_break)
 """A defective serializer, which raises unexpected errors."""
 CACHES: dict[str, Callable[[Client, str], Any]] = {
-    "node": lambda zk, path: NodeCache(zk.with_serializer(FRAGILE), path),
-    "tree": lambda zk, path: TreeCache(zk.with_serializer(FRAGILE), path),
-    "children": lambda zk, path: ChildrenCache(zk.with_serializer(FRAGILE), path),
-    "config": lambda zk, path: Config(zk, path, serializer=FRAGILE),
+    "node": lambda zk, path: NodeCache(zk.with_serializer(FRAGILE_SERIALIZER), path),
+    "tree": lambda zk, path: TreeCache(zk.with_serializer(FRAGILE_SERIALIZER), path),
+    "children": lambda zk, path: ChildrenCache(zk.with_serializer(FRAGILE_SERIALIZER), path),
+    "config": lambda zk, path: Config(zk, path, serializer=FRAGILE_SERIALIZER),
 }
 
-LONG_S: Final = 1000.0
-"""Virtual seconds, longer than a test takes."""
+LONGER_THAN_TEST_S: Final = 1000.0
+"""More virtual seconds than any test takes."""
 
 
-async def forever() -> None:
+async def wait_forever() -> None:
     """Wait for an event that never happens."""
-    await asyncio.wait_for(asyncio.Event().wait(), LONG_S)
+    await asyncio.wait_for(asyncio.Event().wait(), LONGER_THAN_TEST_S)
 
 
 # --- caches ---
@@ -89,7 +89,7 @@ def test_changes_of_failed_cache_raise_error(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["node", "tree", "children"])
-def test_reentered_cache_is_complete(kind: str) -> None:
+def test_reentered_cache_waits_for_its_first_read(kind: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         loop = asyncio.get_running_loop()
         await zk.create("/a", b"fine")
@@ -105,7 +105,7 @@ def test_reentered_cache_is_complete(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CACHES)
-def test_cache_with_failed_first_read_is_not_entered(kind: str) -> None:
+def test_block_of_cache_with_failing_first_read_is_not_entered(kind: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/a", b"broken")
 
@@ -117,7 +117,7 @@ def test_cache_with_failed_first_read_is_not_entered(kind: str) -> None:
     with_client(main)
 
 
-def test_background_failure_is_logged_with_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_of_cache_in_background_is_logged_with_traceback(caplog: pytest.LogCaptureFixture) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with CACHES["node"](zk, "/a") as cache:
             await zk.create("/a", b"broken")
@@ -158,7 +158,7 @@ def test_repeated_server_error_is_logged_once(
     assert all("which will be repeated" in message and refused in message for message in messages), messages
 
 
-# --- blocks ---
+# --- blocks of recipes with failing background tasks ---
 
 
 def test_failed_recreation_of_ephemeral_fails_block() -> None:
@@ -168,7 +168,7 @@ def test_failed_recreation_of_ephemeral_fails_block() -> None:
             async with PersistentEphemeral(zk.with_serializer(serializers.json), "/a", value):
                 value["bad"] = object()
                 server.expire(zk)
-                await forever()
+                await wait_forever()
 
         with pytest.raises(TypeError, match="value must be supported"):
             await use()
@@ -183,7 +183,7 @@ def test_failed_recreation_of_party_node_fails_block() -> None:
             async with Party(zk, "/p", b"me") as party:
                 party._member._value = object()
                 server.expire(zk)
-                await forever()
+                await wait_forever()
 
         with pytest.raises(TypeError, match="data must be bytes"):
             await use()
@@ -200,7 +200,7 @@ def test_failed_reregistration_fails_discovery() -> None:
                 await registering  # in a different task, but still in the block of the discovery
                 discovery._nodes["/s/web/1"]._value = {"bad": object()}
                 server.expire(zk)
-                await forever()
+                await wait_forever()
 
         with pytest.raises(TypeError, match="not JSON serializable"):
             await use()
@@ -209,7 +209,7 @@ def test_failed_reregistration_fails_discovery() -> None:
     with_client(main)
 
 
-def test_failed_first_registration_spares_discovery() -> None:
+def test_failed_first_registration_does_not_fail_discovery() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Discovery(zk, "/s") as discovery:
             with pytest.raises(TypeError, match="not JSON serializable"):
@@ -226,7 +226,7 @@ def test_failing_heartbeat_fails_worker_block() -> None:
         async def use() -> None:
             async with Worker(zk, "/jobs", "w", double):
                 await zk.set_acl("/jobs/workers/w", READ_ACL_UNSAFE)
-                await forever()
+                await wait_forever()
 
         with pytest.raises(NoAuthError):
             await use()
@@ -235,7 +235,7 @@ def test_failing_heartbeat_fails_worker_block() -> None:
     with_client(main)
 
 
-def test_worker_without_write_permission_fails_block() -> None:
+def test_worker_block_fails_without_write_permission() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.ensure_path("/jobs/results")
         await zk.set_acl("/jobs/results", READ_ACL_UNSAFE)
@@ -244,7 +244,7 @@ def test_worker_without_write_permission_fails_block() -> None:
             async with Worker(zk, "/jobs", "w", double):
                 await zk.create("/jobs/tasks/t", b"1", parents=True)
                 await zk.create("/jobs/assigned/w/t", b"1")
-                await forever()
+                await wait_forever()
 
         with pytest.raises(NoAuthError):
             await use()
@@ -252,7 +252,7 @@ def test_worker_without_write_permission_fails_block() -> None:
     with_client(main)
 
 
-def test_master_without_permission_fails_and_resigns() -> None:
+def test_master_without_write_permission_fails_and_resigns() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.ensure_path("/jobs/assigned/w")
         await zk.ensure_path("/jobs/workers/w")
@@ -264,7 +264,7 @@ def test_master_without_permission_fails_and_resigns() -> None:
         async def use() -> None:
             async with master:
                 await master.submit("x")
-                await forever()
+                await wait_forever()
 
         with pytest.raises(NoAuthError):
             await use()
@@ -278,15 +278,15 @@ def test_master_without_permission_fails_and_resigns() -> None:
 # --- cancellation, and closing the client ---
 
 
-async def _await_what_was_cancelled(*_: object) -> None:
+async def _await_cancelled_task(*_: object) -> None:
     future = asyncio.get_running_loop().create_future()
     future.cancel("by its owner")
     await future
 
 
-def test_cancelled_task_in_handler_is_its_result() -> None:
+def test_cancellation_in_worker_handler_becomes_task_error() -> None:
     async def main(server: Server, zk: Client) -> None:
-        async with Master(zk, "/jobs", "m") as master, Worker(zk, "/jobs", "w", _await_what_was_cancelled):
+        async with Master(zk, "/jobs", "m") as master, Worker(zk, "/jobs", "w", _await_cancelled_task):
             task = await master.submit("x")
             assert "awaited was cancelled by its owner" in str(await master.result(task, 60))
 
@@ -295,7 +295,7 @@ def test_cancelled_task_in_handler_is_its_result() -> None:
 
 def test_command_awaiting_cancelled_task_is_answered() -> None:
     async def main(server: Server, zk: Client) -> None:
-        worker = Worker(zk, "/jobs", "w", double, on_command=_await_what_was_cancelled)
+        worker = Worker(zk, "/jobs", "w", double, on_command=_await_cancelled_task)
         async with Master(zk, "/jobs", "m") as master, worker:
             await master.active
             for _ in range(2):
@@ -305,12 +305,12 @@ def test_command_awaiting_cancelled_task_is_answered() -> None:
     with_client(main)
 
 
-def test_cancelled_task_in_background_fails_owner() -> None:
+def test_background_task_awaiting_cancelled_task_reports_failure() -> None:
     failures: list[Exception] = []
 
     async def main(server: Server, zk: Client) -> None:
-        zk._core.spawn(_await_what_was_cancelled(), on_failure=failures.append)
-        zk._core.spawn(forever(), on_failure=failures.append).cancel()
+        zk._core.spawn(_await_cancelled_task(), on_failure=failures.append)
+        zk._core.spawn(wait_forever(), on_failure=failures.append).cancel()
         await asyncio.sleep(1)
 
     with_client(main)
@@ -319,7 +319,7 @@ def test_cancelled_task_in_background_fails_owner() -> None:
 
 
 @pytest.mark.parametrize("kind", ["worker", "master", "ephemeral"])
-def test_close_by_other_task_cancels_block(kind: str) -> None:
+def test_client_close_by_other_task_cancels_block(kind: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         blocks: dict[str, Callable[[], Any]] = {
             "worker": lambda: Worker(zk, "/jobs", "w", double),
@@ -329,7 +329,7 @@ def test_close_by_other_task_cancels_block(kind: str) -> None:
 
         async def use() -> None:
             async with blocks[kind]():
-                await forever()
+                await wait_forever()
 
         using = asyncio.ensure_future(use())
         await asyncio.sleep(1)
@@ -341,7 +341,7 @@ def test_close_by_other_task_cancels_block(kind: str) -> None:
     with_client(main)
 
 
-def test_block_may_close_its_client() -> None:
+def test_client_can_be_closed_inside_block() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with PersistentEphemeral(zk, "/a", b""):
             await zk.aclose()
@@ -349,7 +349,7 @@ def test_block_may_close_its_client() -> None:
     with_client(main)
 
 
-def test_closing_client_does_not_cancel_leaving_task() -> None:
+def test_closing_client_does_not_cancel_task_that_leaves_block() -> None:
     async def main(server: Server, zk: Client) -> None:
         async def use() -> None:
             async with PersistentEphemeral(zk, "/a", b""):
@@ -385,11 +385,12 @@ def test_follower_fails_if_credentials_are_refused() -> None:
     with_client(main)
 
 
-def test_lock_lost_before_entry_is_not_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_of_lock_lost_during_acquire_is_not_entered(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Lock(zk, "/lock"):
             pass
-        monkeypatch.setattr(ClientCore, "valid_for", lambda self: 0.0)  # as if the process had been stopped
+        # As if the process had been stopped while it acquired the lock.
+        monkeypatch.setattr(ClientCore, "valid_for", lambda self: 0.0)
 
         with pytest.raises(LockLostError):
             async with Lock(zk, "/lock", on_lost="cancel"):
@@ -403,13 +404,13 @@ def test_lock_lost_before_entry_is_not_entered(monkeypatch: pytest.MonkeyPatch) 
 
 # --- outages ---
 
-FOLLOWING: dict[str, Callable[[Client], Any]] = {
+CHANGE_ITERATORS: dict[str, Callable[[Client], Any]] = {
     "party": lambda zk: Party(zk, "/x").changes(),
     "election": lambda zk: Election(zk, "/x").observe(),
     "node election": lambda zk: NodeElection(zk, "/x/leader").observe(),
     "progress": lambda zk: Master(zk, "/x").progress("t"),
 }
-CHANGE: dict[str, tuple[str, bytes]] = {
+CHANGED_NODES: dict[str, tuple[str, bytes]] = {
     "party": ("/x/0__party__", b"me"),
     "election": (f"/x/{'0' * 32}__lock__0000000000", b"me"),
     "node election": ("/x/leader", b"me"),
@@ -418,8 +419,8 @@ CHANGE: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize("expire", [False, True])
-@pytest.mark.parametrize("kind", FOLLOWING)
-def test_followers_continue_after_outage_over_timeout(kind: str, expire: bool) -> None:
+@pytest.mark.parametrize("kind", CHANGE_ITERATORS)
+def test_change_iterators_continue_after_outage_over_timeout(kind: str, expire: bool) -> None:
     seen: list[Any] = []
 
     async def main(server: Server, zk: Client) -> None:
@@ -427,13 +428,13 @@ def test_followers_continue_after_outage_over_timeout(kind: str, expire: bool) -
         await zk.ensure_path("/x")
 
         async def follow() -> None:
-            async for change in FOLLOWING[kind](view):
+            async for change in CHANGE_ITERATORS[kind](view):
                 seen.append(change)  # noqa: PERF401
 
         following = asyncio.ensure_future(follow())
         await asyncio.sleep(1)
         session_id = zk.session_id
-        path, data = CHANGE[kind]
+        path, data = CHANGED_NODES[kind]
         with server.fault(drop_request(), path="/x*", client=zk, times=1) as fault:
             server.refuse_connections()
             server.populate({path: data})  # this causes a read, during which the connection is lost
@@ -448,11 +449,11 @@ def test_followers_continue_after_outage_over_timeout(kind: str, expire: bool) -
     with_client(main)
 
 
-@pytest.mark.parametrize("kind", FOLLOWING)
+@pytest.mark.parametrize("kind", CHANGE_ITERATORS)
 def test_follower_fails_on_close_of_client(kind: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         async def follow() -> None:
-            async for _ in FOLLOWING[kind](zk):
+            async for _ in CHANGE_ITERATORS[kind](zk):
                 continue
 
         following = asyncio.ensure_future(follow())
@@ -466,7 +467,7 @@ def test_follower_fails_on_close_of_client(kind: str) -> None:
 
 # --- recipes outside their block ---
 
-NOT_ENTERED: dict[str, Callable[[Client], Any]] = {
+UNENTERED_USES: dict[str, Callable[[Client], Any]] = {
     "the nodes of a tree cache": lambda zk: TreeCache(zk, "/a").nodes,
     "the errors of a tree cache": lambda zk: TreeCache(zk, "/a").errors,
     "the values of a children cache": lambda zk: ChildrenCache(zk, "/a").values,
@@ -481,11 +482,11 @@ NOT_ENTERED: dict[str, Callable[[Client], Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", NOT_ENTERED)
-def test_unentered_block_raises(what: str) -> None:
+@pytest.mark.parametrize("what", UNENTERED_USES)
+def test_recipe_used_without_entering_its_block_raises(what: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(RuntimeError, match="was not entered; use it inside its `async with` block"):
-            await NOT_ENTERED[what](zk)
+            await UNENTERED_USES[what](zk)
         assert not leftovers(server)
 
     with_client(main)
@@ -503,7 +504,7 @@ def test_cache_is_not_readable_after_its_block() -> None:
     with_client(main)
 
 
-def test_publishing_config_needs_no_block() -> None:
+def test_config_can_be_published_without_entering_its_block() -> None:
     async def main(server: Server, zk: Client) -> None:
         config = Config(zk, "/a")
         await config.publish({"x": 1})

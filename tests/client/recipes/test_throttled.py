@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 from support.crew import double
-from support.leftovers import nothing_left
-from support.simulation import client_of, with_client
+from support.leftovers import wait_until_clean
+from support.simulation import make_client, with_client
 
 from zoolet.client import Client, ClosedError, SessionExpiredError, ThrottledOpError
 from zoolet.client.recipes import (
@@ -43,12 +43,12 @@ OPERATIONS: Final = (
 ).split()
 
 
-def throttled() -> Action:
+def throttle_action() -> Action:
     """Return an action that refuses requests like a server that is too busy to try them."""
     return error(ErrorCode.THROTTLED_OP)
 
 
-async def work_through_tasks(zk: Client) -> None:
+async def submit_task_and_command(zk: Client) -> None:
     """Submit a task, wait for its result, and send the workers a command."""
 
     async def echo(value: Any) -> Any:
@@ -60,26 +60,26 @@ async def work_through_tasks(zk: Client) -> None:
         assert await master.command("now") == {"w": {"answer": "now"}}
 
 
-async def hold(lock: Any) -> None:
-    """Hold a lock."""
+async def hold_lock(lock: Any) -> None:
+    """Hold a lock for a second."""
     async with lock:
         await asyncio.sleep(1)
 
 
-async def queue_up(queue: Any) -> None:
+async def put_and_get(queue: Any) -> None:
     """Put an entry and get it."""
     await queue.put(b"x")
     assert await queue.get(60) == b"x"
 
 
-async def follow(cache: Any) -> None:
+async def follow_cache(cache: Any) -> None:
     """Enter a cache, and leave it after a second."""
     async with cache:
         await asyncio.sleep(1)
 
 
 async def propose(zk: Client) -> None:
-    """Commit a transaction with one site."""
+    """Propose a transaction for one site, vote for it, and check that it commits."""
     site = TwoPhaseCommit(zk, "/tx")
     await site.propose("v", ["a"])
     await site.vote("a", commit=True)
@@ -94,53 +94,53 @@ async def downgrade(zk: Client) -> None:
 
 
 RECIPES: Final[dict[str, Callable[[Client], Awaitable[Any]]]] = {
-    "Lock": lambda zk: hold(Lock(zk, "/a")),
-    "Lock both": lambda zk: hold(Lock(zk, "/a", naming="both")),
-    "MultiLock": lambda zk: hold(MultiLock(zk, ["/a", "/b"])),
-    "TryLock": lambda zk: hold(TryLock(zk, "/a")),
-    "DurableLock": lambda zk: hold(DurableLock(zk, "/a", "me", ttl=60)),
-    "Semaphore": lambda zk: hold(Semaphore(zk, "/a", 2)),
-    "Election": lambda zk: hold(Election(zk, "/a")),
+    "Lock": lambda zk: hold_lock(Lock(zk, "/a")),
+    "Lock both": lambda zk: hold_lock(Lock(zk, "/a", naming="both")),
+    "MultiLock": lambda zk: hold_lock(MultiLock(zk, ["/a", "/b"])),
+    "TryLock": lambda zk: hold_lock(TryLock(zk, "/a")),
+    "DurableLock": lambda zk: hold_lock(DurableLock(zk, "/a", "me", ttl=60)),
+    "Semaphore": lambda zk: hold_lock(Semaphore(zk, "/a", 2)),
+    "Election": lambda zk: hold_lock(Election(zk, "/a")),
     "ReadWriteLock": downgrade,
-    "Master": work_through_tasks,
-    "Queue": lambda zk: queue_up(Queue(zk, "/a")),
-    "LockingQueue": lambda zk: queue_up(LockingQueue(zk, "/a")),
-    "Party": lambda zk: hold(Party(zk, "/a", b"me")),
+    "Master": submit_task_and_command,
+    "Queue": lambda zk: put_and_get(Queue(zk, "/a")),
+    "LockingQueue": lambda zk: put_and_get(LockingQueue(zk, "/a")),
+    "Party": lambda zk: hold_lock(Party(zk, "/a", b"me")),
     "Barrier": lambda zk: Barrier(zk, "/a").wait(),
-    "DoubleBarrier": lambda zk: hold(DoubleBarrier(zk, "/a", 1)),
+    "DoubleBarrier": lambda zk: hold_lock(DoubleBarrier(zk, "/a", 1)),
     "Counter": lambda zk: Counter(zk, "/a").add(1),
     "UniqueId": lambda zk: UniqueId(zk, "/a").next(),
-    "NodeCache": lambda zk: follow(NodeCache(zk, "/")),
-    "TreeCache": lambda zk: follow(TreeCache(zk, "/")),
+    "NodeCache": lambda zk: follow_cache(NodeCache(zk, "/")),
+    "TreeCache": lambda zk: follow_cache(TreeCache(zk, "/")),
     "TwoPhaseCommit": propose,
 }
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipe_works_after_two_refused_requests(name: str) -> None:
+def test_recipe_works_if_server_throttles_each_operation_twice(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         for operation in OPERATIONS:
-            server.fault(throttled(), operation, client=zk, times=2).__enter__()
+            server.fault(throttle_action(), operation, client=zk, times=2).__enter__()
         async with asyncio.timeout(120):
             await RECIPES[name](zk)
         server.heal()
         await zk.aclose()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     with_client(main)
 
 
-def test_contender_created_late_finds_its_place() -> None:
+def test_contender_with_throttled_create_acquires_free_lock() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with server.fault(throttled(), "create2", client=zk, times=1):
-            await hold(Lock(zk, "/a"))
+        with server.fault(throttle_action(), "create2", client=zk, times=1):
+            await hold_lock(Lock(zk, "/a"))
 
     with_client(main)
 
 
-def test_session_loss_fails_call_to_busy_server() -> None:
+def test_session_loss_fails_call_that_server_throttles() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with server.fault(throttled(), "getData", client=zk) as fault:
+        with server.fault(throttle_action(), "getData", client=zk) as fault:
             waiting = zk._for_recipe().get("/")
             await server.until(lambda: fault.hits > 3, timeout=60)
             assert zk.statistics().waiting == 1
@@ -151,9 +151,9 @@ def test_session_loss_fails_call_to_busy_server() -> None:
     with_client(main)
 
 
-def test_close_fails_call_waiting_for_busy_server() -> None:
+def test_client_close_fails_call_that_server_throttles() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with server.fault(throttled(), "getData", client=zk) as fault:
+        with server.fault(throttle_action(), "getData", client=zk) as fault:
             waiting, cancelled = zk._for_recipe().get("/"), zk._for_recipe().get("/")
             await server.until(lambda: fault.hits > 3, timeout=60)
             cancelled.cancel()
@@ -164,9 +164,9 @@ def test_close_fails_call_waiting_for_busy_server() -> None:
     with_client(main)
 
 
-def test_throttling_does_not_shorten_connection_wait() -> None:
+def test_throttling_time_does_not_count_as_connection_wait() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with server.fault(throttled(), "getData", client=zk):
+        with server.fault(throttle_action(), "getData", client=zk):
             waiting = zk._for_recipe().get("/")
             await asyncio.sleep(19)
         server.refuse_connections()
@@ -178,27 +178,27 @@ def test_throttling_does_not_shorten_connection_wait() -> None:
     with_client(main, timeout=60.0, operation_timeout=20.0)
 
 
-def test_throttling_is_raised_to_user_and_retried() -> None:
+def test_throttled_call_raises_but_retry_repeats_it() -> None:
     async def main(server: Server, zk: Client) -> None:
-        with server.fault(throttled(), "getData", client=zk, times=1), pytest.raises(ThrottledOpError):
+        with server.fault(throttle_action(), "getData", client=zk, times=1), pytest.raises(ThrottledOpError):
             await zk.get("/")
-        with server.fault(throttled(), "getData", client=zk, times=2):
+        with server.fault(throttle_action(), "getData", client=zk, times=2):
             assert await zk.retry(lambda: zk.get("/"))
 
     with_client(main)
 
 
 @pytest.mark.parametrize("make", [TryLock, lambda zk, path: ReadWriteLock(zk, path).read()], ids=["try", "read"])
-def test_reregistered_watch_survives_late_removal(make: Callable[..., Any]) -> None:
+def test_watch_set_again_survives_repeated_removal_of_first(make: Callable[..., Any]) -> None:
     async def main(server: Server, holder: Client) -> None:
-        async with client_of(server, seed=6) as zk:
+        async with make_client(server, seed=6) as zk:
             lease = await (TryLock if make is TryLock else Lock)(holder, "/l").acquire()
             if make is not TryLock:
                 await lease.release()
                 lease = await ReadWriteLock(holder, "/l").write().acquire()
-            with server.fault(throttled(), "removeWatches", client=zk, times=1, strict=True):
+            with server.fault(throttle_action(), "removeWatches", client=zk, times=1, strict=True):
                 giving_up = asyncio.ensure_future(make(zk, "/l").acquire(1))
-                await asyncio.sleep(1.02)  # the removal of its watch was refused
+                await asyncio.sleep(1.02)  # by now the server has refused the removal of the watch
                 waiting = asyncio.ensure_future(make(zk, "/l").acquire(600))
                 with pytest.raises(TimeoutError):
                     await giving_up
@@ -210,11 +210,11 @@ def test_reregistered_watch_survives_late_removal(make: Callable[..., Any]) -> N
     with_client(main)
 
 
-def test_failed_restore_of_watches_is_retried() -> None:
+def test_throttled_restore_of_watches_is_retried() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/n", b"1")
         async with NodeCache(zk, "/n") as cache:
-            with server.fault(throttled(), "setWatches", client=zk, times=1, strict=True):
+            with server.fault(throttle_action(), "setWatches", client=zk, times=1, strict=True):
                 server.drop("all")
                 await asyncio.sleep(3)
             server.set("/n", b"2")
@@ -227,9 +227,9 @@ def test_failed_restore_of_watches_is_retried() -> None:
 
 def test_close_fails_throttled_calls() -> None:
     async def main(server: Server, _: Client) -> None:
-        zk = client_of(server, seed=6)
+        zk = make_client(server, seed=6)
         await zk.start()
-        with server.fault(throttled(), "getData", client=zk):
+        with server.fault(throttle_action(), "getData", client=zk):
             reading = [asyncio.ensure_future(zk._for_recipe().get("/")) for _ in range(3)]
             await asyncio.sleep(0)
             await zk.aclose()
@@ -239,7 +239,7 @@ def test_close_fails_throttled_calls() -> None:
     with_client(main)
 
 
-def test_transaction_above_limit_is_not_repeated() -> None:
+def test_transaction_with_too_many_operations_is_not_repeated() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with zk.lock("/lock") as lease:
             for t in (zk.transaction(), lease.transaction()):

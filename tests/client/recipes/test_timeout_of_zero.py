@@ -54,7 +54,7 @@ WAITS: Final[dict[str, Callable[[Client, float], Awaitable[Any]]]] = {
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_negative_timeout_is_refused_before_sending(name: str) -> None:
+def test_negative_timeout_is_refused_before_any_request(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = server.ops()
         with pytest.raises(ValueError, match=r"timeout must be 0 or more seconds, or None, not -1"):
@@ -65,11 +65,11 @@ def test_negative_timeout_is_refused_before_sending(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_acquire_timeout_zero_takes_only_free_lock(name: str) -> None:
+def test_acquire_timeout_zero_acquires_only_free_lock(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Client(server.hosts) as other:
             lease = await LOCKS[name](zk).acquire(0)
-            await asyncio.sleep(1)  # by then a semaphore has left its line
+            await asyncio.sleep(1)  # by then a semaphore has deleted its contender
             before = server.tree()
             assert await LOCKS[name](other).attempt() is None
             with pytest.raises(TimeoutError, match="is not free"):
@@ -82,7 +82,7 @@ def test_acquire_timeout_zero_takes_only_free_lock(name: str) -> None:
     with_client(main)
 
 
-def test_available_entry_is_returned_immediately() -> None:
+def test_wait_with_timeout_zero_returns_only_available_results() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q")
         with pytest.raises(TimeoutError):

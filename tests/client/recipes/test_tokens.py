@@ -25,25 +25,23 @@ MAKERS: Final[dict[str, Callable[[Client], Any]]] = {
 
 
 @pytest.mark.parametrize("release", ["3.8", "3.9"])
-def test_later_holder_has_higher_token_for_all_kinds(release: str) -> None:
+def test_next_holder_has_higher_token_for_any_two_kinds_of_lock(release: str) -> None:
     names = [name for name in MAKERS if name != "curator"]
 
     async def main(sim: Simulation) -> None:
         async with sim.server(compat=release) as server:
             for first in names:
                 for second in names:
-                    await hold_one_after_the_other(server, MAKERS[first], MAKERS[second])
-            await hold_one_after_the_other(server, MAKERS["both"], MAKERS["curator"])
-            await hold_one_after_the_other(server, MAKERS["curator"], MAKERS["both"])
+                    await hold_in_turn(server, MAKERS[first], MAKERS[second])
+            await hold_in_turn(server, MAKERS["both"], MAKERS["curator"])
+            await hold_in_turn(server, MAKERS["curator"], MAKERS["both"])
 
     sim = Simulation(7)
     sim.run(main(sim))
 
 
-async def hold_one_after_the_other(
-    server: Server, first: Callable[[Client], Any], second: Callable[[Client], Any]
-) -> None:
-    """Start two acquires with different delays, so their steps interleave in every order."""
+async def hold_in_turn(server: Server, first: Callable[[Client], Any], second: Callable[[Client], Any]) -> None:
+    """Acquire two locks of one path, the second after various short delays. Check the exclusion and the tokens."""
     async with Client(server.hosts) as one, Client(server.hosts) as two:
         for delay in (0.0, 0.001, 0.002, 0.003, 0.005, 0.01):
             order: list[int] = []
@@ -60,11 +58,11 @@ async def hold_one_after_the_other(
 
             await asyncio.gather(hold(first(one)), hold_later(second(two)))
             before, same, after, _ = order
-            assert before == same  # they exclude each other
+            assert before == same  # the second lock was not acquired between the two appends of the first
             assert before < after
 
 
-def test_token_of_downgraded_writer_stays_below_next() -> None:
+def test_reader_token_after_downgrade_does_not_exceed_next_token() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         lock = ReadWriteLock(one, "/rw")
@@ -83,7 +81,7 @@ def test_token_of_downgraded_writer_stays_below_next() -> None:
 
 
 @pytest.mark.parametrize("op", ["create", "getChildren", "exists", "getData"])
-def test_lost_reply_does_not_lower_token(op: str) -> None:
+def test_lost_reply_does_not_lower_token_of_next_holder(op: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         first = await one.lock("/lock").acquire()
@@ -97,12 +95,12 @@ def test_lost_reply_does_not_lower_token(op: str) -> None:
     simulate_clients(main)
 
 
-def test_multilock_offers_token_of_each_path() -> None:
+def test_multilock_has_token_of_each_path() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with MultiLock(zk, ["/b", "/a"]) as lease:
             assert list(lease.tokens) == ["/a", "/b"]
             assert list(lease.tokens.values()) == [part.token for part in lease.parts]
-            assert lease.token == lease.tokens["/b"]  # the lock that was acquired last
+            assert lease.token == lease.tokens["/b"]  # the token of a MultiLock is the one of the lock acquired last
 
     simulate_clients(main)

@@ -7,12 +7,12 @@ import gc
 from contextlib import suppress
 
 import pytest
-from support.leftovers import nothing_left
+from support.leftovers import wait_until_clean
 from support.simulation import Connect, simulate_clients, with_client
 
 from zoolet.client import Client, ConnectionLossError, NoNodeError
 from zoolet.client.recipes import LockLostError, TryLock
-from zoolet.client.recipes._owned_node import delete_both
+from zoolet.client.recipes._owned_node import delete_node_pair
 from zoolet.testing import Server, Simulation, drop_request, lose_reply
 
 
@@ -28,13 +28,13 @@ def test_attempt_returns_none_if_lock_is_held() -> None:
         assert again is not None
         assert again.token > held.token
         await again.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
-def test_own_create_is_recognized_after_lost_reply(action: type) -> None:
+def test_try_lock_recognizes_its_node_after_lost_create_reply(action: type) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         with server.fault(action(), None, "/job*", times=1, strict=True):
@@ -42,13 +42,13 @@ def test_own_create_is_recognized_after_lost_reply(action: type) -> None:
         assert held is not None
         assert held.token == server.tree()["/job"].czxid
         await held.release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
 @pytest.mark.parametrize("step", range(0, 40, 2))
-def test_acquire_cancelled_anytime_leaves_no_node(step: int) -> None:
+def test_try_lock_acquire_cancelled_anytime_leaves_no_node(step: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         task = asyncio.create_task(TryLock(zk, "/a/job").acquire())
@@ -57,12 +57,12 @@ def test_acquire_cancelled_anytime_leaves_no_node(step: int) -> None:
         await asyncio.wait([task])
         if not task.cancelled():
             await task.result().release()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main, step)
 
 
-def test_abandoned_attempt_leaves_no_node() -> None:
+def test_abandoned_try_lock_attempt_leaves_no_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect(timeout=60.0, operation_timeout=1.0)
         with server.fault(lose_reply(), None, "/job*", times=1, strict=True) as fault:
@@ -73,12 +73,12 @@ def test_abandoned_attempt_leaves_no_node() -> None:
                 await trying
             assert "/job" in server.tree()
             server.accept_connections()
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_waiters_take_lock_in_turn() -> None:
+def test_waiters_of_try_lock_exclude_each_other() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         inside = 0
 
@@ -91,12 +91,12 @@ def test_waiters_take_lock_in_turn() -> None:
                 inside -= 1
 
         await asyncio.gather(*(use() for _ in range(6)))
-        await nothing_left(server)
+        await wait_until_clean(server)
 
     simulate_clients(main)
 
 
-def test_release_with_lost_reply_keeps_next_node() -> None:
+def test_release_with_lost_reply_keeps_node_of_next_holder() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two, three = await connect(), await connect(), await connect()
         first = await TryLock(one, "/job").acquire()
@@ -130,7 +130,7 @@ def test_end_of_block_keeps_node_of_next_holder() -> None:
     simulate_clients(main)
 
 
-def test_transaction_of_former_holder_is_refused() -> None:
+def test_transaction_of_previous_try_lock_holder_is_refused() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         server.populate({"/register": b"0"})
@@ -149,7 +149,7 @@ def test_transaction_of_former_holder_is_refused() -> None:
     simulate_clients(main)
 
 
-def test_node_deleted_and_retaken_is_loss() -> None:
+def test_try_lock_is_lost_if_its_node_is_deleted_and_recreated() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with TryLock(one, "/job", on_lost="flag") as first:
@@ -162,7 +162,7 @@ def test_node_deleted_and_retaken_is_loss() -> None:
     simulate_clients(main)
 
 
-def test_path_with_deleted_proof_node_is_released() -> None:
+def test_release_deletes_lock_node_without_its_proof_node() -> None:
     async def main(server: Server, zk: Client) -> None:
         lease = await TryLock(zk, "/t").acquire()
         server.delete(lease.proof_node)
@@ -174,14 +174,14 @@ def test_path_with_deleted_proof_node_is_released() -> None:
     with_client(main)
 
 
-def test_unawaited_delete_fails_silently() -> None:
+def test_unawaited_delete_of_try_lock_nodes_fails_silently() -> None:
     async def main(server: Server, zk: Client) -> None:
         complaints: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
 
         server.refuse_connections()
         server.drop("all")
-        delete_both(zk, "/a", "/b").close()
+        delete_node_pair(zk, "/a", "/b").close()
         await asyncio.sleep(2)
         server.accept_connections()
         gc.collect()

@@ -17,7 +17,7 @@ from zoolet.testing import Server, Simulation, drop_request, hold, lose_reply
 
 
 @pytest.mark.parametrize("votes", [(True, True), (True, False), (False, False)])
-def test_transaction_commits_only_if_all_sites_vote_so(votes: tuple[bool, bool]) -> None:
+def test_transaction_commits_only_if_all_sites_agree(votes: tuple[bool, bool]) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         async def site(name: str, commit: bool) -> bool:
             transaction = TwoPhaseCommit(await connect(), "/tx/1")
@@ -38,7 +38,7 @@ def test_transaction_commits_only_if_all_sites_vote_so(votes: tuple[bool, bool])
     simulate_clients(main)
 
 
-def test_vote_to_abort_decides_before_other_votes() -> None:
+def test_single_vote_to_abort_decides_transaction() -> None:
     async def main(server: Server, zk: Client) -> None:
         transaction = TwoPhaseCommit(zk, "/tx")
         await transaction.propose(None, ["a", "b"])
@@ -89,7 +89,7 @@ def test_finish_waits_for_all_sites() -> None:
         with pytest.raises(TimeoutError):
             await transaction.finish(timeout=5)
         assert await transaction.votes() == {"a": "commit done", "b": "commit"}
-        assert await TwoPhaseCommit(zk, "/tx").outcome() is True  # read by a site that comes back
+        assert await TwoPhaseCommit(zk, "/tx").outcome() is True  # as read by a restarted site
         await transaction.mark_done("b")
         assert await transaction.finish(timeout=5) is True
         for gone in (transaction.outcome(), transaction.votes(), transaction.finish(), transaction.abort()):
@@ -99,7 +99,7 @@ def test_finish_waits_for_all_sites() -> None:
     with_client(main)
 
 
-def test_action_is_recorded_despite_simultaneous_vote() -> None:
+def test_completed_action_is_recorded_despite_concurrent_abort() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         transaction, site = TwoPhaseCommit(one, "/tx"), TwoPhaseCommit(two, "/tx")
@@ -118,7 +118,7 @@ def test_action_is_recorded_despite_simultaneous_vote() -> None:
     simulate_clients(main)
 
 
-def test_repeated_finish_keeps_next_transaction() -> None:
+def test_finish_repeated_after_lost_reply_keeps_next_transaction() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         first, second = TwoPhaseCommit(one, "/tx"), TwoPhaseCommit(two, "/tx")
@@ -136,7 +136,7 @@ def test_repeated_finish_keeps_next_transaction() -> None:
     simulate_clients(main)
 
 
-def test_proposal_after_simultaneous_finish_stays() -> None:
+def test_transaction_proposed_during_second_finish_is_kept() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         first, second = TwoPhaseCommit(one, "/tx"), TwoPhaseCommit(two, "/tx")
@@ -157,7 +157,7 @@ def test_proposal_after_simultaneous_finish_stays() -> None:
     simulate_clients(main)
 
 
-def test_doubtful_proposal_is_reported() -> None:
+def test_proposal_without_reply_raises_maybe_applied() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.refuse_connections()
         with server.fault(lose_reply(), "multi", times=1, strict=True):
@@ -169,7 +169,7 @@ def test_doubtful_proposal_is_reported() -> None:
     with_client(main)
 
 
-def test_timeout_names_missing_step() -> None:
+def test_timeout_error_names_missing_step() -> None:
     async def main(server: Server, zk: Client) -> None:
         transaction = TwoPhaseCommit(zk, "/tx")
         with pytest.raises(TimeoutError, match="/tx was not proposed within 1 s"):
@@ -181,7 +181,7 @@ def test_timeout_names_missing_step() -> None:
     with_client(main)
 
 
-def test_used_path_and_uninvited_site_are_refused() -> None:
+def test_used_transaction_path_and_unknown_site_are_refused() -> None:
     async def main(server: Server, zk: Client) -> None:
         transaction = TwoPhaseCommit(zk, "/tx")
         await transaction.propose(1, ["a"])
@@ -194,7 +194,7 @@ def test_used_path_and_uninvited_site_are_refused() -> None:
 
 
 @pytest.mark.parametrize("sites", [[], "ab", ["a/b"], [""]])
-def test_invalid_sites_are_refused(sites: Any) -> None:
+def test_proposal_with_invalid_sites_is_refused(sites: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(ValueError):
             await TwoPhaseCommit(zk, "/tx").propose(1, sites)
@@ -205,7 +205,7 @@ def test_invalid_sites_are_refused(sites: Any) -> None:
 
 @pytest.mark.parametrize("op", ["multi", "setData", "getData", "addWatch"])
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
-def test_lost_messages_make_no_difference(op: str, action: Any) -> None:
+def test_transaction_commits_despite_lost_messages(op: str, action: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         transaction = TwoPhaseCommit(zk, "/tx")
         with server.fault(action(), op, times=1, strict=True):
@@ -218,7 +218,7 @@ def test_lost_messages_make_no_difference(op: str, action: Any) -> None:
     with_client(main)
 
 
-def test_cancelled_site_can_repeat() -> None:
+def test_cancelled_site_can_repeat_its_step() -> None:
     async def work(zk: Client) -> None:
         transaction = TwoPhaseCommit(zk, "/tx")
         await transaction.proposal()

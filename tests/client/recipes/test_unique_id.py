@@ -25,12 +25,12 @@ def test_numbers_start_at_one_and_grow() -> None:
 
 
 @pytest.mark.parametrize("block", [0, -1, 1.5, "2", None])
-def test_block_below_one_is_refused(block: Any) -> None:
+def test_block_size_below_one_is_refused(block: Any) -> None:
     with pytest.raises(ValueError, match="block"):
         UniqueId(Client("127.0.0.1:1"), "/ids", block=block)
 
 
-def test_blocks_do_not_overlap_and_cost_one_request() -> None:
+def test_number_blocks_do_not_overlap_and_cost_one_write_each() -> None:
     async def main(server: Server, zk: Client) -> None:
         one, two = UniqueId(zk, "/ids", block=10), UniqueId(zk, "/ids", block=10)
         numbers = [await (one if turn % 2 else two).next() for turn in range(60)]
@@ -52,7 +52,7 @@ def test_concurrent_requests_get_different_numbers() -> None:
 
 @pytest.mark.parametrize("action", [lose_reply, drop_request])
 @pytest.mark.parametrize("op", [pytest.param("create"), "setData"])
-def test_number_with_lost_reply_is_not_reused(op: str, action: Any) -> None:
+def test_number_reserved_with_lost_reply_is_not_reused(op: str, action: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         ids = UniqueId(zk, "/ids")
         before = [] if op == "create" else [await ids.next()]
@@ -63,7 +63,7 @@ def test_number_with_lost_reply_is_not_reused(op: str, action: Any) -> None:
     with_client(main)
 
 
-def test_cancelled_requests_for_numbers_leave_nothing() -> None:
+def test_cancelled_id_request_uses_at_most_one_number() -> None:
     async def ask(zk: Client) -> None:
         await UniqueId(zk, "/up/ids").next()
 

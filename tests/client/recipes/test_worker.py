@@ -1,4 +1,4 @@
-"""Workers: the number of assigned tasks, their reports, and the effect of a lost session."""
+"""Workers: the number of their assigned tasks, progress, heartbeats, and the effect of a lost session."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.crew import Crew, crewed, double, echo, run_forever
-from support.leftovers import below
+from support.crew import Crew, double, echo, run_forever, run_with_crew
+from support.leftovers import nodes_below
 from support.simulation import Connect, eventually, simulate_clients
 
 from zoolet.client import Client
@@ -18,7 +18,7 @@ from zoolet.testing import Server, Simulation
 # --- tasks ---
 
 
-def test_worker_gets_at_most_given_number_of_tasks() -> None:
+def test_worker_gets_at_most_allowed_number_of_tasks() -> None:
     async def main(crew: Crew) -> None:
         server = crew.server
         most: dict[str, int] = {}
@@ -26,7 +26,7 @@ def test_worker_gets_at_most_given_number_of_tasks() -> None:
 
         async def look(task: str, value: Any) -> Any:
             for _ in range(20):
-                assigned = [path.split("/")[1] for path in below(server, "/jobs") if path.count("/") == 2]
+                assigned = [path.split("/")[1] for path in nodes_below(server, "/jobs") if path.count("/") == 2]
                 for worker in set(assigned):
                     most[worker] = max(most.get(worker, 0), assigned.count(worker))
                 await asyncio.sleep(0.05)
@@ -38,7 +38,7 @@ def test_worker_gets_at_most_given_number_of_tasks() -> None:
             await master.result(name, timeout=300)
         assert most == {"w-0": 2, "w-1": 2}
 
-    crewed(main)
+    run_with_crew(main)
 
 
 # --- dead workers ---
@@ -60,10 +60,10 @@ def test_worker_losing_session_continues_in_next() -> None:
         crew.server.expire(zk)
         assert (await master.result(name, timeout=200))["result"] == 1
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_withdrawn_task_is_stopped() -> None:
+def test_worker_stops_task_that_was_reassigned() -> None:
     async def main(crew: Crew) -> None:
         stopped = asyncio.Event()
 
@@ -76,20 +76,20 @@ def test_withdrawn_task_is_stopped() -> None:
         master, _ = await crew.master()
         _, zk = await crew.worker("w-1", slow)
         name = await master.submit(1)
-        await eventually(lambda: f"assigned/w-1/{name}" in below(crew.server, "/jobs"))
+        await eventually(lambda: f"assigned/w-1/{name}" in nodes_below(crew.server, "/jobs"))
         await asyncio.sleep(5)
         await crew.worker("w-2")
         crew.server.expire(zk)
         await master.result(name, timeout=60)
         await asyncio.wait_for(stopped.wait(), 60)
 
-    crewed(main)
+    run_with_crew(main)
 
 
 # --- progress, heartbeat ---
 
 
-def test_progress_is_followed_until_done() -> None:
+def test_master_iterates_progress_of_task_until_it_is_done() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
         worker: Worker
@@ -107,10 +107,10 @@ def test_progress_is_followed_until_done() -> None:
         async with asyncio.timeout(5):
             assert [progress async for progress in master.progress(name)] == []
 
-    crewed(main)
+    run_with_crew(main)
 
 
-def test_workers_are_known_with_their_heartbeat() -> None:
+def test_workers_are_listed_with_heartbeat_times() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
         assert await Master(await crew.client(), "/nothing").workers() == {}
@@ -124,7 +124,7 @@ def test_workers_are_known_with_their_heartbeat() -> None:
         await zk.aclose()
         assert set(await master.workers()) == {"w-1"}
 
-    crewed(main)
+    run_with_crew(main)
 
 
 # --- arguments ---
@@ -140,7 +140,7 @@ def test_invalid_worker_name_is_refused(name: str) -> None:
     "options",
     [{"concurrency": -1}, {"concurrency": 0}, {"heartbeat_interval": 0}, {"heartbeat_interval": -1}],
 )
-def test_useless_worker_options_are_refused(options: Any) -> None:
+def test_invalid_worker_options_are_refused(options: Any) -> None:
     with pytest.raises(ValueError):
         Worker(Client("127.0.0.1:1"), "/jobs", "w", double, **options)
 
@@ -148,7 +148,7 @@ def test_useless_worker_options_are_refused(options: Any) -> None:
 # --- lost replies, cancellation ---
 
 
-def test_cancelled_worker_leaves_nothing() -> None:
+def test_cancelled_worker_block_cleans_up() -> None:
     async def work(zk: Client) -> None:
         async with Worker(zk, "/jobs", "w", double, on_command=echo):
             await asyncio.sleep(3)
@@ -174,7 +174,7 @@ def test_report_of_worker_is_deleted_with_task() -> None:
     simulate_clients(main)
 
 
-def test_worker_outlives_long_outage_at_its_start() -> None:
+def test_worker_survives_outage_right_after_its_start() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
         _, zk = await crew.worker("w")
@@ -185,4 +185,4 @@ def test_worker_outlives_long_outage_at_its_start() -> None:
 
         assert (await master.result(await master.submit(2), timeout=60))["result"] == 4
 
-    crewed(main)
+    run_with_crew(main)

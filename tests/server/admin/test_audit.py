@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 import pytest
-from support.calls import connected, creating, deleting, engine_with, multi, setting
+from support.calls import connect_peer, create_op, delete_op, engine_with_settings, multi, set_op
 from support.peer import Peer
 
 from zoolet.protocol.errors import BadArgumentsError, NodeExistsError, NoNodeError, NotReadOnlyError
@@ -16,7 +16,7 @@ from zoolet.server.core.engine import Engine
 
 
 def audit(engine: Engine) -> list[dict[str, str]]:
-    """Audit an engine; return a list that receives its lines, split into fields."""
+    """Enable the audit log of an engine. Return a list that receives its lines, split into fields."""
     lines: list[dict[str, str]] = []
 
     def write(text: str) -> None:
@@ -29,13 +29,13 @@ def audit(engine: Engine) -> list[dict[str, str]]:
 
 
 def audited_peer() -> tuple[Peer, list[dict[str, str]]]:
-    """Return a peer of an audited engine, and the lines."""
-    engine = engine_with()
+    """Return a client of an audited engine, and the list of audit lines."""
+    engine = engine_with_settings()
     lines = audit(engine)
-    return connected(engine), lines
+    return connect_peer(engine), lines
 
 
-def test_write_has_line_and_read_has_none() -> None:
+def test_audit_log_has_writes_but_not_reads() -> None:
     peer, lines = audited_peer()
     assert peer.welcome is not None
 
@@ -71,11 +71,11 @@ def test_refused_request_is_audited() -> None:
     ]
 
 
-def test_transaction_has_line_for_each_operation() -> None:
+def test_audit_log_has_line_for_each_operation_of_transaction() -> None:
     peer, lines = audited_peer()
     peer.create("/a")
-    multi(peer, setting("/a"), deleting("/a"))
-    multi(peer, setting("/a"), deleting("/b"))
+    multi(peer, set_op("/a"), delete_op("/a"))
+    multi(peer, set_op("/a"), delete_op("/b"))
 
     assert [(line["operation"], line["znode"], line["result"]) for line in lines[1:]] == [
         ("setData", "/a", "success"),
@@ -85,13 +85,13 @@ def test_transaction_has_line_for_each_operation() -> None:
     ]
 
 
-def test_lines_of_one_request_are_written_together() -> None:
-    engine, written = engine_with(), []
+def test_audit_lines_of_one_request_are_written_together() -> None:
+    engine, written = engine_with_settings(), []
     engine.wrap_dispatch(lambda table: audited_table(table, written.append))
     audit_sessions(engine, written.append)
-    peer = connected(engine)
+    peer = connect_peer(engine)
 
-    multi(peer, *[creating(f"/{number}", flags=1) for number in range(700)])
+    multi(peer, *[create_op(f"/{number}", flags=1) for number in range(700)])
     peer.close()
 
     assert sum(text.count("\toperation=") for text in written) == 2 * 700
@@ -100,16 +100,16 @@ def test_lines_of_one_request_are_written_together() -> None:
     assert max(map(len, written)) < 32_000
 
 
-def test_transaction_above_limit_has_one_line() -> None:
-    engine = engine_with(max_multi_operations=2)
+def test_transaction_above_limit_has_one_audit_line() -> None:
+    engine = engine_with_settings(max_multi_operations=2)
     lines = audit(engine)
 
-    multi(connected(engine), *[creating(f"/{number}") for number in range(3)])
+    multi(connect_peer(engine), *[create_op(f"/{number}") for number in range(3)])
 
     assert [(line["operation"], line["result"]) for line in lines] == [("multiOperation", "failure")]
 
 
-def test_field_is_truncated_after_it_is_escaped() -> None:
+def test_audit_field_is_escaped_before_it_is_truncated() -> None:
     peer, lines = audited_peer()
 
     with suppress(BadArgumentsError):
@@ -120,18 +120,18 @@ def test_field_is_truncated_after_it_is_escaped() -> None:
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
-def test_no_operation_of_failed_transaction_succeeds(failing: int) -> None:
+def test_failed_transaction_is_audited_as_failure(failing: int) -> None:
     peer, lines = audited_peer()
     for path in ("/0", "/1", "/2"):
         peer.create(path)
     lines.clear()
 
-    multi(peer, *(setting(f"/{number}", 7 if number == failing else -1) for number in range(3)))
+    multi(peer, *(set_op(f"/{number}", 7 if number == failing else -1) for number in range(3)))
 
     assert [(line["znode"], line["result"]) for line in lines] == [(f"/{number}", "failure") for number in range(3)]
 
 
-def test_path_adds_no_field_or_line() -> None:
+def test_path_cannot_forge_audit_field_or_line() -> None:
     peer, lines = audited_peer()
     try:
         peer.create("/a\tresult=success\n")
@@ -142,7 +142,7 @@ def test_path_adds_no_field_or_line() -> None:
     assert lines[-1]["result"] == "failure"
 
 
-def test_user_is_named_without_password_hash() -> None:
+def test_audit_line_hides_password_hash() -> None:
     peer, lines = audited_peer()
     peer.auth("digest", b"bob:secret")
 
@@ -151,7 +151,7 @@ def test_user_is_named_without_password_hash() -> None:
     assert lines[-1]["user"] == "bob"
 
 
-def test_certificate_subject_is_named_whole() -> None:
+def test_audit_line_has_complete_certificate_subject() -> None:
     peer, lines = audited_peer()
     peer.client.add_id("x509", "CN=alice:x")
 
@@ -182,17 +182,17 @@ def test_deletion_of_ephemeral_with_session_is_audited(monkeypatch: pytest.Monke
     assert list(lines[0]) == ["session", "user", "operation", "znode", "result"]
 
 
-def test_earlier_session_listener_still_gets_events() -> None:
-    engine, heard = engine_with(), []
+def test_audit_keeps_existing_session_listener() -> None:
+    engine, heard = engine_with_settings(), []
     engine.on_session = lambda what, session_id, client: heard.append(what)
     audit(engine)
 
-    connected(engine).close()
+    connect_peer(engine).close()
 
     assert heard == ["opened", "closed"]
 
 
-def test_server_actions_name_uid_without_user_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_line_has_uid_if_user_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def nameless() -> str:
         raise OSError("no username set in the environment")
 
@@ -205,17 +205,17 @@ def test_server_actions_name_uid_without_user_name(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("operation", ["create", "delete", "setData", "multi"])
-def test_write_refused_by_failing_log_has_path(operation: str) -> None:
+def test_audit_line_has_path_of_write_refused_by_full_disk(operation: str) -> None:
     peer, lines = audited_peer()
     peer.engine.refuse_writes("the disk is full", frozen=False)
     do = {
         "create": lambda: peer.create("/a"),
         "delete": lambda: peer.delete("/a"),
         "setData": lambda: peer.set("/a", b""),
-        "multi": lambda: multi(peer, setting("/a")),
+        "multi": lambda: multi(peer, set_op("/a")),
     }[operation]
 
-    with suppress(NotReadOnlyError):  # a multi answers with the error
+    with suppress(NotReadOnlyError):  # a multi returns the error instead of raising it
         do()
 
     named = "setData" if operation == "multi" else operation
@@ -224,11 +224,11 @@ def test_write_refused_by_failing_log_has_path(operation: str) -> None:
 
 
 def test_audit_continues_after_read_only_mode() -> None:
-    engine = engine_with()
+    engine = engine_with_settings()
     lines = audit(engine)
     engine.set_read_only(True)
     engine.set_read_only(False)
 
-    connected(engine).create("/a")
+    connect_peer(engine).create("/a")
 
     assert len(lines) == 1

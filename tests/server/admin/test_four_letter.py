@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("no_error_is_logged")
 
 
 @pytest.mark.parametrize("pieces", [(b"ru", b"ok"), (b"r", b"u", b"o", b"k"), (b"ruo", b"k\r\n")])
-async def test_command_may_arrive_in_pieces(server: LiveServer, pieces: tuple[bytes, ...]) -> None:
+async def test_four_letter_word_may_arrive_in_pieces(server: LiveServer, pieces: tuple[bytes, ...]) -> None:
     assert await server.ask(*pieces) == "imok"
 
 
@@ -27,7 +27,7 @@ async def test_bytes_after_four_letter_word_are_ignored(server: LiveServer, rest
 
 
 @pytest.mark.parametrize("word", ["ruok", "mntr"])
-async def test_extra_megabyte_does_not_cut_answer(server: LiveServer, word: str) -> None:
+async def test_megabyte_after_four_letter_word_does_not_cut_answer(server: LiveServer, word: str) -> None:
     client = await server.dial()
 
     client.send(word.encode() + bytes(1_000_000))
@@ -37,7 +37,7 @@ async def test_extra_megabyte_does_not_cut_answer(server: LiveServer, word: str)
 
 
 @pytest.mark.parametrize("word", [word for word in WORDS if word not in ("hash", "stmk")])
-async def test_half_closed_client_is_answered(server: LiveServer, word: str) -> None:
+async def test_four_letter_word_of_half_closed_client_is_answered(server: LiveServer, word: str) -> None:
     client = await server.dial()
 
     client.send(word.encode())
@@ -46,7 +46,7 @@ async def test_half_closed_client_is_answered(server: LiveServer, word: str) -> 
     assert await client.rest()
 
 
-async def test_half_close_within_command_gets_no_answer(server: LiveServer) -> None:
+async def test_half_close_within_four_letter_word_gets_no_answer(server: LiveServer) -> None:
     client = await server.dial()
 
     client.send(b"ruo")
@@ -56,16 +56,16 @@ async def test_half_close_within_command_gets_no_answer(server: LiveServer) -> N
 
 
 @pytest.mark.parametrize("word", ["abcd", "RUOK", "Ruok", "kill", "reqs", "GET "])
-async def test_unknown_word_closes_connection(server: LiveServer, word: str) -> None:
+async def test_unknown_four_letter_word_closes_connection(server: LiveServer, word: str) -> None:
     assert await server.ask(word.encode()) == ""
 
 
-async def test_connection_answers_one_command(server: LiveServer) -> None:
+async def test_connection_answers_only_one_four_letter_word(server: LiveServer) -> None:
     assert await server.ask(b"ruokruok") == "imok"
 
 
 @pytest.mark.parametrize("word", WORDS)
-async def test_word_after_handshake_closes_connection(server: LiveServer, word: str) -> None:
+async def test_four_letter_word_after_handshake_closes_connection(server: LiveServer, word: str) -> None:
     session = await server.session()
 
     session.send(word.encode() + bytes(100))
@@ -73,7 +73,7 @@ async def test_word_after_handshake_closes_connection(server: LiveServer, word: 
     assert await session.rest() == b""
 
 
-async def test_word_after_handshake_keeps_session(server: LiveServer) -> None:
+async def test_four_letter_word_after_handshake_keeps_session(server: LiveServer) -> None:
     session = await server.session()
 
     session.send(b"ruok")
@@ -86,7 +86,7 @@ async def test_telnet_close_sequence_closes_silently(server: LiveServer) -> None
     assert await server.ask(b"\xff\xf4\xff\xfd") == ""
 
 
-async def test_word_opens_no_session_and_takes_no_zxid(server: LiveServer) -> None:
+async def test_four_letter_word_uses_neither_session_nor_zxid(server: LiveServer) -> None:
     await server.ask(b"mntr")
 
     assert (server.engine.zxid, server.engine.sessions.alive) == (0, {})
@@ -96,7 +96,7 @@ async def test_word_opens_no_session_and_takes_no_zxid(server: LiveServer) -> No
 
 
 @pytest.mark.parametrize("word", [word for word in WORDS if word != "srvr"])
-async def test_disallowed_word_is_refused_by_name(serve: Serve, word: str) -> None:
+async def test_answer_names_four_letter_word_not_in_whitelist(serve: Serve, word: str) -> None:
     server = await serve(whitelist=())
 
     assert await server.ask(word.encode()) == f"{word} is not executed because it is not in the whitelist.\n"
@@ -109,7 +109,7 @@ async def test_srvr_is_always_allowed(serve: Serve, whitelist: tuple[str, ...]) 
     assert (await server.ask(b"srvr")).startswith("Zookeeper version: ")
 
 
-async def test_whitelist_allows_only_named_words(serve: Serve) -> None:
+async def test_whitelist_allows_only_listed_four_letter_words(serve: Serve) -> None:
     server = await serve(whitelist=("ruok", " mntr ", "nonsense"))
 
     assert await server.ask(b"ruok") == "imok"
@@ -118,7 +118,7 @@ async def test_whitelist_allows_only_named_words(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("word", WORDS)
-async def test_star_allows_every_word(server: LiveServer, word: str) -> None:
+async def test_star_in_whitelist_allows_every_four_letter_word(server: LiveServer, word: str) -> None:
     assert "whitelist" not in await server.ask(word.encode())
 
 
@@ -129,7 +129,7 @@ async def test_star_allows_every_word(server: LiveServer, word: str) -> None:
     ("word", "answer"),
     [("ruok", "imok"), ("isro", "rw"), ("dirs", "datadir_size: 0\nlogdir_size: 0\n")],
 )
-async def test_short_command_has_fixed_answer(server: LiveServer, word: str, answer: str) -> None:
+async def test_ruok_isro_and_dirs_have_fixed_answers(server: LiveServer, word: str, answer: str) -> None:
     assert await server.ask(word.encode()) == answer
 
 
@@ -143,7 +143,7 @@ async def test_read_only_server_reports_its_mode(server: LiveServer) -> None:
 # --- envi ---
 
 
-async def test_envi_has_keys_of_java_in_order(server: LiveServer) -> None:
+async def test_envi_lists_java_keys_in_order(server: LiveServer) -> None:
     first, *lines = (await server.ask(b"envi")).splitlines()
 
     assert first == "Environment:"

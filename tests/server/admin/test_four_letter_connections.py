@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from support.calls import connected, engine_with
+from support.calls import connect_peer, engine_with_settings
 from support.frames import exists
 from support.live_server import LiveServer
 
@@ -14,10 +14,10 @@ from zoolet.protocol import records as r
 from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.operations import OpCode
 from zoolet.server.admin.four_letter import dump, wchc, wchp
-from zoolet.server.admin.observed import Observed
+from zoolet.server.admin.observed import MonitoredServer
 from zoolet.server.core.client_connection import ClientConnection
 
-Answer = Callable[[Observed, ClientConnection], str]
+Answer = Callable[[MonitoredServer, ClientConnection], str]
 
 pytestmark = pytest.mark.usefixtures("no_error_is_logged")
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("no_error_is_logged")
 # --- cons ---
 
 
-async def test_cons_has_line_per_connection_and_empty_line(server: LiveServer) -> None:
+async def test_cons_has_line_per_connection_and_ends_with_empty_line(server: LiveServer) -> None:
     session = await server.session()
     await session.call(exists(7))
 
@@ -40,24 +40,24 @@ async def test_cons_has_line_per_connection_and_empty_line(server: LiveServer) -
     assert empty == ""
 
 
-# --- ids ---
+# --- session ids ---
 
 
 @pytest.mark.parametrize("answer", [dump, wchp, wchc])
-def test_high_server_number_gives_unsigned_session_id(answer: Answer) -> None:
-    engine = engine_with()
+def test_session_id_with_high_server_number_is_shown_unsigned(answer: Answer) -> None:
+    engine = engine_with_settings()
     engine.sessions.continue_after(-(2 << 56))  # like an ensemble with a server number of 254
-    peer = connected(engine)
+    peer = connect_peer(engine)
     peer.create("/e", b"", CreateMode.EPHEMERAL)
     peer.exists("/e", watch=True)
 
-    assert "0xfe00000000000001" in answer(Observed(engine), peer.client)
+    assert "0xfe00000000000001" in answer(MonitoredServer(engine), peer.client)
 
 
 # --- dump ---
 
 
-async def test_dump_of_a_fresh_server(server: LiveServer) -> None:
+async def test_dump_of_fresh_server_has_one_connection(server: LiveServer) -> None:
     answer = await server.ask(b"dump")
 
     assert re.fullmatch(
@@ -98,7 +98,7 @@ async def test_dump_has_deadline_for_each_connection_bucket(server: LiveServer) 
     ("word", "answer"),
     [("wchs", "0 connections watching 0 paths\nTotal watches:0\n"), ("wchc", "\n"), ("wchp", "\n")],
 )
-async def test_fresh_server_has_no_watches(server: LiveServer, word: str, answer: str) -> None:
+async def test_watch_words_report_no_watches_on_fresh_server(server: LiveServer, word: str, answer: str) -> None:
     assert await server.ask(word.encode()) == answer
 
 
@@ -123,7 +123,7 @@ async def test_wchs_and_wchp_omit_only_child_watches(server: LiveServer) -> None
     assert await server.ask(b"wchp") == f"/p\n\t0x{session.id:x}\n\n"
 
 
-async def test_dump_keeps_session_without_ephemerals(server: LiveServer) -> None:
+async def test_dump_lists_session_after_its_last_ephemeral_is_deleted(server: LiveServer) -> None:
     session = await server.session()
     await session.create("/e1", CreateMode.EPHEMERAL)
     await session.ask(OpCode.DELETE, r.DeleteRequest("/e1", -1))

@@ -36,7 +36,7 @@ async def test_srvr_has_lines_in_order(server: LiveServer) -> None:
     assert re.fullmatch(VERSION + FIGURES, await server.ask(b"srvr"))
 
 
-async def test_srvr_of_a_fresh_server(server: LiveServer) -> None:
+async def test_srvr_of_fresh_server_has_initial_values(server: LiveServer) -> None:
     answer = await server.ask(b"srvr")
 
     assert "\nReceived: 1\nSent: 0\nConnections: 1\nOutstanding: 0\nZxid: 0x0\n" in answer
@@ -65,7 +65,7 @@ async def test_stat_lists_connections_after_version(server: LiveServer) -> None:
 
 
 @pytest.mark.parametrize("word", ["stat", "cons", "dump"])
-async def test_ipv6_address_is_unabbreviated_in_brackets(serve: Serve, word: str) -> None:
+async def test_ipv6_address_is_shown_unabbreviated_in_brackets(serve: Serve, word: str) -> None:
     try:
         server = await serve(whitelist=("*",), host="::1")
     except OSError as error:
@@ -84,7 +84,7 @@ async def test_mntr_starts_with_version_and_state(server: LiveServer) -> None:
     assert second == "zk_server_state\tstandalone"
 
 
-async def test_every_metric_of_mntr_is_a_number(server: LiveServer) -> None:
+async def test_every_mntr_metric_is_a_number(server: LiveServer) -> None:
     await (await server.session()).create("/a")
 
     seen = figures(await server.ask(b"mntr"))
@@ -111,11 +111,11 @@ async def test_every_metric_of_mntr_is_a_number(server: LiveServer) -> None:
         "max_file_descriptor_count",
     ],
 )
-async def test_mntr_has_metrics_of_exporters(server: LiveServer, figure: str) -> None:
+async def test_mntr_has_metrics_that_exporters_read(server: LiveServer, figure: str) -> None:
     assert f"\nzk_{figure}\t" in await server.ask(b"mntr")
 
 
-async def test_mntr_of_a_fresh_server(server: LiveServer) -> None:
+async def test_mntr_of_fresh_server_has_initial_values(server: LiveServer) -> None:
     seen = figures(await server.ask(b"mntr"))
 
     assert (seen["zk_znode_count"], seen["zk_approximate_data_size"]) == ("5", "44")
@@ -141,7 +141,7 @@ async def test_mntr_sums_quotas_of_each_namespace(server: LiveServer) -> None:
 
     found = figures(await server.ask(b"mntr"))
 
-    assert {name: number for name, number in found.items() if "quota" in name} == {  # the answer of 3.8.0
+    assert {name: number for name, number in found.items() if "quota" in name} == {  # as ZooKeeper 3.8.0 answers
         "zk_app_quota_count_limit_per_namespace": "108",
         "zk_b_quota_count_limit_per_namespace": "-1",
         "zk_app_quota_bytes_limit_per_namespace": "5090",
@@ -153,7 +153,7 @@ async def test_mntr_sums_quotas_of_each_namespace(server: LiveServer) -> None:
     }
 
 
-async def test_mntr_limits_number_of_quotas(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mntr_shows_limited_number_of_quotas(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.admin.figures.MAX_QUOTAS", 2)
     session = await server.session()
     for path in ("/zookeeper/quota/a", "/zookeeper/quota/b", "/zookeeper/quota/c"):

@@ -1,4 +1,4 @@
-"""The pages of the admin port, without a socket: commands, metrics, health, the token; and requests from web pages."""
+"""The pages of the admin port, without a socket: commands, metrics, health, the token, and requests from web pages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import re
 from typing import Any, Final
 
 import pytest
-from support.calls import connected, engine_with, multi, setting
+from support.calls import connect_peer, engine_with_settings, multi, set_op
 from support.http import answer
 
 from zoolet.server.admin.commands import BY_NAME, COMMANDS
-from zoolet.server.admin.http import LOCAL, HttpError, HttpRequest, Response, check_browser
+from zoolet.server.admin.http import LOCAL_NAMES, HttpError, HttpRequest, Response, check_browser
 from zoolet.server.admin.java import double
-from zoolet.server.admin.java_json import PIECE, pieces, pretty_json
-from zoolet.server.admin.observed import Observed
+from zoolet.server.admin.java_json import PIECE_CHARACTERS, json_pieces, pretty_json
+from zoolet.server.admin.observed import MonitoredServer
 from zoolet.server.admin.pages import AdminPages
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.metrics import Summary
@@ -27,22 +27,22 @@ BEARER: Final = {"authorization": f"Bearer {TOKEN}"}
 
 def pages(engine: Engine | None = None, **options: Any) -> AdminPages:
     """Return the pages of an engine."""
-    return AdminPages(Observed(engine or engine_with()), TOKEN, LOCAL, **options)
+    return AdminPages(MonitoredServer(engine or engine_with_settings()), TOKEN, LOCAL_NAMES, **options)
 
 
 def ask(of: AdminPages, target: str, method: str = "GET", **headers: str) -> Response:
-    """Request a page."""
+    """Request a page, and return the response."""
     return asyncio.run(answer(of.router, HttpRequest(method, target, {"host": "127.0.0.1:8080", **headers})))
 
 
-def facts(of: AdminPages, name: str, **headers: str) -> dict[str, Any]:
-    """Execute a command; return its answer."""
+def execute_command(of: AdminPages, name: str, **headers: str) -> dict[str, Any]:
+    """Execute a command, and return its decoded answer."""
     found: dict[str, Any] = json.loads(ask(of, f"/commands/{name}", **headers).body)
     return found
 
 
 def refusal(of: AdminPages, target: str, method: str = "GET", **headers: str) -> HttpError:
-    """Request a page that must be refused; return the error."""
+    """Send a request that must be refused, and return the error."""
     with pytest.raises(HttpError) as caught:
         ask(of, target, method, **headers)
     return caught.value
@@ -76,13 +76,13 @@ KEYS: Final = {
 
 
 @pytest.mark.parametrize("name", [name for name, command in BY_NAME.items() if command.name in KEYS])
-def test_each_command_name_and_alias_answers(name: str) -> None:
+def test_each_command_name_and_alias_is_answered(name: str) -> None:
     command = BY_NAME[name].name
 
-    assert list(facts(pages(), name)) == [*KEYS[command].split(), "command", "error"]
+    assert list(execute_command(pages(), name)) == [*KEYS[command].split(), "command", "error"]
 
 
-def test_command_names_are_linked_in_order() -> None:
+def test_page_of_commands_links_names_in_order() -> None:
     text = ask(pages(), "/commands/").body.decode()
 
     assert re.findall(r'<a href="/commands/(\w+)">\1</a>\n<br/>\n', text) == sorted(each.name for each in COMMANDS)
@@ -96,17 +96,17 @@ def test_unknown_command_is_answered_as_by_zookeeper() -> None:
 
 
 def test_session_ids_are_signed_numbers_in_json() -> None:
-    engine = engine_with()
-    peer = connected(engine)
+    engine = engine_with_settings()
+    peer = connect_peer(engine)
     peer.create("/a", b"", 1)
     peer.get("/a", watch=True)
     assert peer.welcome is not None
     session = peer.welcome.session_id
 
-    assert facts(pages(engine), "dump")["session_id_to_ephemeral_paths"] == {str(session): ["/a"]}
-    assert facts(pages(engine), "wchc")["session_id_to_watched_paths"] == {str(session): ["/a"]}
-    assert facts(pages(engine), "wchp")["path_to_session_ids"] == {"/a": [session]}
-    assert facts(pages(engine), "cons")["connections"][0]["session_id"] == session
+    assert execute_command(pages(engine), "dump")["session_id_to_ephemeral_paths"] == {str(session): ["/a"]}
+    assert execute_command(pages(engine), "wchc")["session_id_to_watched_paths"] == {str(session): ["/a"]}
+    assert execute_command(pages(engine), "wchp")["path_to_session_ids"] == {"/a": [session]}
+    assert execute_command(pages(engine), "cons")["connections"][0]["session_id"] == session
 
 
 def test_path_of_commands_is_configurable() -> None:
@@ -116,13 +116,13 @@ def test_path_of_commands_is_configurable() -> None:
     assert refusal(moved, "/commands/ruok").status == 404
 
 
-# --- commands that change something ---
+# --- commands with side effects ---
 
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}])
 @pytest.mark.parametrize("name", [command.name for command in COMMANDS if command.guarded])
-def test_change_needs_token(name: str, headers: dict[str, str]) -> None:
-    engine = engine_with()
+def test_guarded_command_without_token_is_refused(name: str, headers: dict[str, str]) -> None:
+    engine = engine_with_settings()
     before = engine.trace_mask
 
     error = refusal(pages(engine), f"/commands/{name}?traceMask=5", "POST", **headers)
@@ -131,14 +131,14 @@ def test_change_needs_token(name: str, headers: dict[str, str]) -> None:
     assert engine.trace_mask == before
 
 
-def test_stat_reset_clears_counters() -> None:
-    engine = engine_with(max_multi_operations=1)
-    peer = connected(engine)
+def test_stat_reset_clears_refusal_counters() -> None:
+    engine = engine_with_settings(max_multi_operations=1)
+    peer = connect_peer(engine)
     peer.create("/a")
-    multi(peer, setting("/a"), setting("/a"))
+    multi(peer, set_op("/a"), set_op("/a"))
     assert engine.metrics.refused["multi_operations"] == 1
 
-    facts(pages(engine), "stat_reset", **BEARER)
+    execute_command(pages(engine), "stat_reset", **BEARER)
 
     assert engine.metrics.refused["multi_operations"] == 0
 
@@ -152,12 +152,12 @@ def test_stat_reset_clears_counters() -> None:
         ("?traceMask=9223372036854775808", "setTraceMask requires long traceMask argument, got 9223372036854775808"),
     ],
 )
-def test_trace_mask_is_a_long(query: str, error: str) -> None:
-    assert facts(pages(), f"stmk{query}", **BEARER) == {"error": error, "command": "set_trace_mask"}
+def test_invalid_trace_mask_is_refused(query: str, error: str) -> None:
+    assert execute_command(pages(), f"stmk{query}", **BEARER) == {"error": error, "command": "set_trace_mask"}
 
 
-def test_first_value_of_repeated_parameter_counts() -> None:
-    assert facts(pages(), "stmk?traceMask=1&traceMask=2", **BEARER)["tracemask"] == 1
+def test_first_value_of_repeated_parameter_applies() -> None:
+    assert execute_command(pages(), "stmk?traceMask=1&traceMask=2", **BEARER)["tracemask"] == 1
 
 
 # --- methods, hosts and origins ---
@@ -173,7 +173,7 @@ def test_first_value_of_repeated_parameter_counts() -> None:
         ("/readyz", "TRACE", "GET, HEAD"),
     ],
 )
-def test_other_methods_are_refused_with_allowed_ones(target: str, method: str, allow: str) -> None:
+def test_refusal_of_method_lists_allowed_methods(target: str, method: str, allow: str) -> None:
     error = refusal(pages(), target, method, **BEARER)
 
     assert (error.status, error.headers) == (405, (("Allow", allow),))
@@ -193,7 +193,7 @@ def test_other_methods_are_refused_with_allowed_ones(target: str, method: str, a
         {"sec-fetch-site": "cross-site", "sec-fetch-dest": "document"},
     ],
 )
-def test_request_of_foreign_page_is_refused(headers: dict[str, str]) -> None:
+def test_request_from_foreign_page_is_refused(headers: dict[str, str]) -> None:
     assert refusal(pages(), "/commands/ruok", **headers).status == 403
 
 
@@ -208,7 +208,7 @@ def test_request_of_foreign_page_is_refused(headers: dict[str, str]) -> None:
         {"sec-fetch-site": "same-origin"},
     ],
 )
-def test_addresses_and_own_pages_are_served(headers: dict[str, str]) -> None:
+def test_request_by_address_or_from_own_page_is_served(headers: dict[str, str]) -> None:
     assert ask(pages(), "/commands/ruok", **headers).status == 200
 
 
@@ -219,7 +219,7 @@ def test_guarded_commands_are_audited(caplog: pytest.LogCaptureFixture) -> None:
 
     asyncio.run(answer(of.router, HttpRequest("GET", "/commands/stat_reset", headers, host="10.0.0.7")))
     asyncio.run(answer(of.router, HttpRequest("GET", "/commands/stats", headers, host="10.0.0.7")))
-    with pytest.raises(HttpError):  # there is no command restore without a transfer
+    with pytest.raises(HttpError):  # unknown, because these pages have no transfer
         asyncio.run(answer(of.router, HttpRequest("POST", "/commands/restore", headers, b"x", "10.0.0.7")))
 
     known = "session=0x0\tuser=admin\tip=10.0.0.7\toperation="
@@ -240,11 +240,11 @@ def test_log_level_change_is_logged_with_address(level: str, caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("target", ["/metrics", "/healthz", "/commands", "/console/api/about", "/"])
-def test_page_of_other_site_cannot_embed_anything(target: str) -> None:
+def test_foreign_page_cannot_embed_any_answer(target: str) -> None:
     assert refusal(pages(), target, **{"sec-fetch-site": "cross-site", "sec-fetch-dest": "image"}).status == 403
 
 
-def test_link_from_other_site_opens_only_console() -> None:
+def test_link_on_foreign_page_opens_only_console() -> None:
     link = {"host": "127.0.0.1", "sec-fetch-site": "cross-site", "sec-fetch-dest": "document"}
 
     check_browser(HttpRequest("GET", "/?a=1", link), ())
@@ -260,7 +260,7 @@ def test_command_list_has_strict_security_headers() -> None:
 
 
 def test_wildcard_server_accepts_only_known_host_names() -> None:
-    of = AdminPages(Observed(engine_with()), TOKEN, {"zk.example.org"}, is_local=False)
+    of = AdminPages(MonitoredServer(engine_with_settings()), TOKEN, {"zk.example.org"}, is_local=False)
 
     for host in ("zookeeper-0.zookeeper.svc:8080", "zookeeper:8080", "zk.example.org", "10.0.0.7", ""):
         assert ask(of, "/healthz", host=host).body == b"ok\n"
@@ -305,7 +305,7 @@ def test_error_for_unknown_path_names_console() -> None:
 
 
 def test_server_refusing_writes_is_alive_but_not_ready() -> None:
-    engine = engine_with()
+    engine = engine_with_settings()
     assert ask(pages(engine), "/readyz").body == b"ok\n"
 
     engine.refuse_writes("no space for 64 kilobytes more of the log", frozen=False)
@@ -313,18 +313,18 @@ def test_server_refusing_writes_is_alive_but_not_ready() -> None:
     ready = ask(pages(engine), "/readyz")
     assert (ready.status, ready.body) == (503, b"writes are refused: no space for 64 kilobytes more of the log\n")
     assert ask(pages(engine), "/healthz").status == 200
-    assert facts(pages(engine), "isro")["read_only"] is True
+    assert execute_command(pages(engine), "isro")["read_only"] is True
     assert b"\nzoolet_writes_refused 1.0\n" in ask(pages(engine), "/metrics").body
     engine.refuse_writes("", frozen=False)
     assert ask(pages(engine), "/readyz").status == 200
 
 
 def test_read_only_server_is_not_ready() -> None:
-    engine = engine_with()
+    engine = engine_with_settings()
     engine.set_read_only(True)
 
     assert ask(pages(engine), "/readyz").body == b"writes are refused: the server is in read-only mode\n"
-    assert facts(pages(engine), "srvr")["server_stats"]["server_state"] == "read-only"
+    assert execute_command(pages(engine), "srvr")["server_stats"]["server_state"] == "read-only"
 
 
 # --- metrics ---
@@ -340,9 +340,9 @@ def series(text: str) -> dict[str, float]:
     return samples
 
 
-def test_every_metric_of_monitor_is_in_metrics() -> None:
+def test_every_monitor_metric_is_in_metrics() -> None:
     of = pages()
-    names = {re.sub(r"^(avg|min|max|cnt|sum|p50|p95|p99|p999)_", "", name) for name in facts(of, "monitor")}
+    names = {re.sub(r"^(avg|min|max|cnt|sum|p50|p95|p99|p999)_", "", name) for name in execute_command(of, "monitor")}
     text = ask(of, "/metrics").body.decode()
 
     shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
@@ -361,14 +361,14 @@ def test_every_metric_has_description() -> None:
     assert not [name for name, description in shown.items() if name in description]
 
 
-def test_name_parameter_filters_metrics() -> None:
+def test_name_parameter_of_metrics_page_selects_metrics() -> None:
     text = ask(pages(), "/metrics?name[]=znode_count&name[]=readlatency").body.decode()
 
     assert {line.split()[2] for line in text.splitlines() if line.startswith("#")} == {"znode_count", "readlatency"}
 
 
-def test_summary_has_quantiles_count_and_sum() -> None:
-    engine = engine_with()
+def test_summary_metric_has_quantiles_count_and_sum() -> None:
+    engine = engine_with_settings()
     engine.metrics.summaries["readlatency"].observe(2.0, 6)
     engine.metrics.summaries["updatelatency"].observe(2.0, 3)
 
@@ -379,8 +379,8 @@ def test_summary_has_quantiles_count_and_sum() -> None:
     assert found['readlatency{quantile="0.99",}'] == 2.0
 
 
-def test_labels_are_quoted() -> None:
-    observed = Observed(engine_with())
+def test_metric_label_is_escaped() -> None:
+    observed = MonitoredServer(engine_with_settings())
     observed.samples = {"path": {'/a"\\\n': Summary()}}
     of = AdminPages(observed, TOKEN)
 
@@ -411,8 +411,8 @@ def test_json_is_formatted_as_by_jackson() -> None:
 
 
 def test_answer_above_eight_megabytes_returns_503() -> None:
-    engine = engine_with()
-    peer = connected(engine)
+    engine = engine_with_settings()
+    peer = connect_peer(engine)
     for number in range(10):
         peer.create(f"/{number}{'x' * 900_000}", b"", 1)
 
@@ -421,14 +421,14 @@ def test_answer_above_eight_megabytes_returns_503() -> None:
     peer.delete(f"/9{'x' * 900_000}")
 
     assert caught.value.status == 503
-    assert len(facts(pages(engine), "dump")["session_id_to_ephemeral_paths"].popitem()[1]) == 9
+    assert len(execute_command(pages(engine), "dump")["session_id_to_ephemeral_paths"].popitem()[1]) == 9
 
 
 def test_large_json_is_encoded_in_small_pieces() -> None:
     value = {"a": [{"b": [str(number) for number in range(10_000)]}], "c": {"d": list(range(20_000))}, "e": []}
 
-    parts = list(pieces(value["c"]))
+    parts = list(json_pieces(value["c"]))
 
     assert json.loads(pretty_json(value)) == value
-    assert max(map(len, parts)) < PIECE + 30_000
+    assert max(map(len, parts)) < PIECE_CHARACTERS + 30_000
     assert len(parts) > 5

@@ -39,14 +39,14 @@ ROUTER = Router(
         ("/a/b/c", "further"),
     ],
 )
-def test_most_specific_route_answers(path: str, name: str) -> None:
+def test_most_specific_matching_route_answers(path: str, name: str) -> None:
     assert asyncio.run(answer(ROUTER, HttpRequest("GET", path, HOST))).body == f"{name} False".encode()
 
 
 @pytest.mark.parametrize("path", ["/ab", "/b", "*", "//a", "/b" * 8000])
 def test_unknown_paths_return_404(path: str) -> None:
     with pytest.raises(HttpError) as caught:
-        ROUTER.route_of(HttpRequest("GET", path, HOST))
+        ROUTER.find_route(HttpRequest("GET", path, HOST))
 
     assert caught.value.status == 404
 
@@ -68,7 +68,7 @@ def test_method_is_checked_before_token() -> None:
     refusals = []
     for method in ("GET", "POST"):
         with pytest.raises(HttpError) as caught:
-            router.route_of(HttpRequest(method, "/a", HOST))
+            router.find_route(HttpRequest(method, "/a", HOST))
         refusals.append((caught.value.status, *caught.value.headers))
 
     assert refusals == [(405, ("Allow", "POST")), (401, ("WWW-Authenticate", "Bearer"))]

@@ -7,11 +7,11 @@ from itertools import count
 import pytest
 from support.engine import make_engine
 
-from zoolet.server.admin.observed import Observed
-from zoolet.server.admin.samples import COLUMNS, DAY, HOUR, SampleBuffer, Samples
+from zoolet.server.admin.observed import MonitoredServer
+from zoolet.server.admin.samples import COLUMNS, DAY_SAMPLES, HOUR_SAMPLES, SampleBuffer, Samples
 
 
-def test_day_rows_are_maxima_per_minute() -> None:
+def test_samples_of_day_are_maxima_per_minute() -> None:
     rows = SampleBuffer()
     for second in range(180):
         rows.add((float(second), float(second % 60), 5.0))
@@ -20,19 +20,19 @@ def test_day_rows_are_maxima_per_minute() -> None:
     assert len(rows.hour) == 180
 
 
-def test_hour_and_day_rows_are_bounded() -> None:
+def test_samples_of_hour_and_day_are_bounded() -> None:
     rows = SampleBuffer()
-    for minute in range(DAY + 10):
+    for minute in range(DAY_SAMPLES + 10):
         rows.add((minute * 60.0,))
-    for second in range(HOUR + 10):
-        rows.add((DAY * 100.0 + second,))
+    for second in range(HOUR_SAMPLES + 10):
+        rows.add((DAY_SAMPLES * 100.0 + second,))
 
-    assert (len(rows.hour), len(rows.day)) == (HOUR, DAY)
+    assert (len(rows.hour), len(rows.day)) == (HOUR_SAMPLES, DAY_SAMPLES)
 
 
 def test_slow_request_leaves_percentile_after_a_minute() -> None:
     engine = make_engine()
-    samples = Samples(Observed(engine), now=map(float, count()).__next__)
+    samples = Samples(MonitoredServer(engine), now=map(float, count()).__next__)
     reads = engine.metrics.summaries["readlatency"]
     column = COLUMNS.index("read_ms")
     samples.add()

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import pytest
-from support.calls import engine_with
+from support.calls import engine_with_settings
 from support.http import answer
 
-from zoolet.server.admin.http import LOCAL, HttpError, HttpRequest, Response
-from zoolet.server.admin.observed import Observed
+from zoolet.server.admin.http import LOCAL_NAMES, HttpError, HttpRequest, Response
+from zoolet.server.admin.observed import MonitoredServer
 from zoolet.server.admin.pages import AdminPages
 from zoolet.server.admin.state_pages import MAX_BODY
 
@@ -43,7 +43,7 @@ class BrokenEncoding(Encoding):
 
 
 class State:
-    """A stand-in for the state of a server; *error*, if given, is raised by its methods."""
+    """A stand-in for the state of a server. Its methods raise *error*, if given."""
 
     def __init__(self, *, has_files: bool = True, error: Exception | None = None) -> None:
         self.has_files = has_files
@@ -67,7 +67,7 @@ class State:
 
 
 def pages(state: State | None) -> AdminPages:
-    return AdminPages(Observed(engine_with()), TOKEN, LOCAL, transfer=state)
+    return AdminPages(MonitoredServer(engine_with_settings()), TOKEN, LOCAL_NAMES, transfer=state)
 
 
 async def ask(of: AdminPages, command: str, method: str = "GET", body: bytes = b"", **headers: str) -> Response:
@@ -101,13 +101,13 @@ async def test_only_one_snapshot_is_made_at_a_time() -> None:
     for command, method in (("snapshot", "GET"), ("snapshot?streaming=false", "GET"), ("restore", "POST")):
         assert (await refusal(of, command, method, b"x")).status == 429
     assert first.stream is not None
-    await first.stream.aclose()  # never read, as if the client had disconnected
+    await first.stream.aclose()  # closed without a read, as if the client had disconnected
 
     assert state.encoding.ended == 1
     assert (await ask(of, "snapshot")).status == 200
 
 
-async def test_snapshot_is_possible_after_failed_one() -> None:
+async def test_snapshot_succeeds_after_failed_snapshot() -> None:
     state = State()
     state.encoding = BrokenEncoding()
     of = pages(state)
@@ -147,7 +147,7 @@ async def test_restore_replies_with_last_zxid() -> None:
         (None, "restore", b"x", 503),
     ],
 )
-async def test_invalid_request_is_refused_with_reason(
+async def test_invalid_snapshot_or_restore_request_is_refused(
     how: dict[str, Any] | None, command: str, body: bytes, status: int
 ) -> None:
     state = State(**how) if how is not None else None
@@ -159,7 +159,7 @@ async def test_invalid_request_is_refused_with_reason(
     assert error.status == status
     if state is not None:
         state.error = None
-        assert (await ask(of, "restore", "POST", b"x")).status == 200  # the server does not consider itself busy
+        assert (await ask(of, "restore", "POST", b"x")).status == 200  # the refused request does not count as running
 
 
 async def test_restore_continues_after_client_disconnects() -> None:
@@ -194,7 +194,7 @@ def test_restore_is_refused_before_body_is_received() -> None:
     of = pages(State())
 
     def limit(method: str = "POST", target: str = "/commands/restore", **headers: str) -> int | None:
-        route, _ = of.router.route_of(HttpRequest(method, target, {**HEADERS, **headers}))
+        route, _ = of.router.find_route(HttpRequest(method, target, {**HEADERS, **headers}))
         return route.body
 
     assert limit() == limit(target="/commands/rest/") == MAX_BODY
@@ -209,7 +209,7 @@ def test_restore_is_refused_before_body_is_received() -> None:
 
 
 def test_only_one_restore_body_is_received_at_a_time() -> None:
-    route, _ = pages(State()).router.route_of(HttpRequest("POST", "/commands/restore", HEADERS))
+    route, _ = pages(State()).router.find_route(HttpRequest("POST", "/commands/restore", HEADERS))
 
     with route.hold(), pytest.raises(HttpError) as caught, route.hold():
         pass

@@ -9,11 +9,11 @@ from typing import Final
 
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics
-from support.calls import connected, engine_with
+from support.calls import connect_peer, engine_with_settings
 
 from zoolet.protocol.quotas import LIMITS, STATS
 from zoolet.server.admin import prometheus
-from zoolet.server.admin.observed import Observed
+from zoolet.server.admin.observed import MonitoredServer
 from zoolet.server.core.metrics import Summary
 
 NAMESPACE: Final = 'a"\\é {}'
@@ -21,21 +21,21 @@ NAMESPACE: Final = 'a"\\é {}'
 LOCK: Final = "9c7e980a02c6499346ac9bf4e550501a__lock__"
 
 
-def text() -> str:
+def metrics_page() -> str:
     """Return the page of a server with a quota, a lock and samples."""
-    engine = engine_with()
-    peer = connected(engine)
+    engine = engine_with_settings()
+    peer = connect_peer(engine)
     for path in (f"/{NAMESPACE}", f"/zookeeper/quota/{NAMESPACE}", "/l"):
         peer.create(path, b"")
     for name in (LIMITS, STATS):
         peer.create(f"/zookeeper/quota/{NAMESPACE}{name}", b"count=5,bytes=5")
     peer.create(f"/l/{LOCK}", b"", 3)
-    observed = Observed(engine)
+    observed = MonitoredServer(engine)
     observed.samples = {"path": {f"/{NAMESPACE}": Summary()}, "operation": {"getData": Summary()}}
     return asyncio.run(prometheus.text(observed))
 
 
-def in_openmetrics(page: str) -> Iterator[str]:
+def openmetrics_lines(page: str) -> Iterator[str]:
     """Yield the lines of a page in the syntax of OpenMetrics, where the samples of counters end in ``_total``."""
     counters = set(re.findall(r"^# TYPE (\S+) counter$", page, re.MULTILINE))
     for line in page.splitlines():
@@ -46,14 +46,14 @@ def in_openmetrics(page: str) -> Iterator[str]:
     yield "# EOF\n"
 
 
-def test_no_family_occurs_twice() -> None:
-    names = [family.name for family in parser.text_string_to_metric_families(text())]
+def test_metric_families_are_unique() -> None:
+    names = [family.name for family in parser.text_string_to_metric_families(metrics_page())]
 
     assert len(names) == len(set(names)) > 150
 
 
-def test_no_family_clashes_in_openmetrics() -> None:
-    families = list(openmetrics.text_string_to_metric_families("".join(in_openmetrics(text()))))
+def test_metric_families_are_unique_in_openmetrics() -> None:
+    families = list(openmetrics.text_string_to_metric_families("".join(openmetrics_lines(metrics_page()))))
 
     quotas = next(each for each in families if each.name == "quota_count_limit_per_namespace")
     assert [sample.labels for sample in quotas.samples] == [{"key": NAMESPACE}]

@@ -11,7 +11,7 @@ from zoolet.server.config.converters import Converter
 
 
 @given(st.integers(-5, 70_000))
-def test_number_is_read_as_shown(value: int) -> None:
+def test_number_shown_as_text_converts_back(value: int) -> None:
     converter = converters.number(-5, 70_000)
 
     assert converter.convert(converter.show(value)) == value
@@ -23,7 +23,7 @@ def test_number_out_of_range_is_refused(text: str) -> None:
         converters.number(-5, 5).convert(text)
 
 
-def test_expected_number_has_range_and_unit() -> None:
+def test_description_of_expected_number_has_range_and_unit() -> None:
     assert converters.milliseconds(1).expected == "a whole number from 1 to 2147483647 (milliseconds)"
     assert converters.PORT.expected == "a whole number from 0 to 65535"
 
@@ -47,7 +47,7 @@ def test_expected_number_has_range_and_unit() -> None:
         (converters.BUFFER, "0X10", 16),
     ],
 )
-def test_text_is_converted(converter: Converter, text: str, value: object) -> None:
+def test_valid_text_is_converted_to_its_value(converter: Converter, text: str, value: object) -> None:
     assert converter.convert(text) == value
 
 
@@ -66,7 +66,7 @@ def test_text_is_converted(converter: Converter, text: str, value: object) -> No
         (converters.ALGORITHM, "sha1", "SHA1"),
     ],
 )
-def test_value_is_shown_as_written(converter: Converter, value: object, text: str) -> None:
+def test_value_is_shown_in_notation_of_zoo_cfg(converter: Converter, value: object, text: str) -> None:
     assert converter.show(value) == text
 
 

@@ -1,4 +1,4 @@
-"""The JAAS file: its users, and invalid files.
+"""The users in a JAAS file, and the errors for invalid files.
 
 Source: the login configuration syntax of javax.security.auth.login.Configuration; DigestLoginModule.
 """
@@ -15,10 +15,10 @@ from zoolet.server.config import jaas
 
 
 def users(tmp_path: Path, text: str) -> dict[str, str] | None:
-    """Read the users of a JAAS file."""
+    """Write a JAAS file with *text*, and return the users that the server reads from it."""
     path = tmp_path / "jaas.conf"
     path.write_text(text, encoding="utf-8")
-    return jaas.users(str(path))
+    return jaas.read_users(str(path))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def users(tmp_path: Path, text: str) -> dict[str, str] | None:
         ("", {}),
     ],
 )
-def test_users_are_read(tmp_path: Path, inside: str, expected: dict[str, str]) -> None:
+def test_users_of_server_section_are_read(tmp_path: Path, inside: str, expected: dict[str, str]) -> None:
     assert users(tmp_path, f"Server {{\n  {LOGIN_MODULE}\n  {inside};\n}};\n") == expected
 
 
@@ -60,14 +60,14 @@ def test_option_value_named_server_starts_no_section(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Client { };", "// Server { }", "# nothing\n"])
-def test_file_without_section_has_no_users(tmp_path: Path, text: str) -> None:
+def test_jaas_file_without_server_section_has_no_users(tmp_path: Path, text: str) -> None:
     assert users(tmp_path, text) is None
 
 
-def test_section_with_given_name_is_read(tmp_path: Path) -> None:
+def test_jaas_section_of_given_name_is_read(tmp_path: Path) -> None:
     (tmp_path / "jaas.conf").write_text(f'Other {{ {LOGIN_MODULE} user_bob="y"; }};\n')
 
-    assert jaas.users(str(tmp_path / "jaas.conf"), "Other") == {"bob": "y"}
+    assert jaas.read_users(str(tmp_path / "jaas.conf"), "Other") == {"bob": "y"}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_section_with_given_name_is_read(tmp_path: Path) -> None:
         ("Server", "is not enclosed in braces"),
     ],
 )
-def test_invalid_file_is_refused_by_name(tmp_path: Path, text: str, expected: str) -> None:
+def test_error_names_invalid_jaas_file_and_section(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(ValueError, match=expected) as caught:
         users(tmp_path, text)
 

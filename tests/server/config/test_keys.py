@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.configuration import LOGIN_MODULE, configured, refusal
+from support.configuration import LOGIN_MODULE, build_config, config_error
 from support.rows import for_each
 
 from zoolet.server.config import KEYS, ConfigError, Key, KeyStatus, ServerConfig, Setting, build, find, jaas
@@ -55,7 +55,7 @@ def companions(key: Key) -> dict[str, Key]:
 
 
 def examples(key: Key, folder: Path) -> dict[str, Setting]:
-    """Return the examples of a key and its companions, and write the files that they name."""
+    """Write the files that the examples of a key name. Return the examples of the key and its companions."""
     for name, text in FILES.items():
         (folder / name).write_text(text)
     values = {one_of_family(row): row.example for row in companions(key).values()}
@@ -70,8 +70,8 @@ def field_of(config: ServerConfig, key: Key) -> Any:
     return attrgetter(key.field)(config)
 
 
-def message_of(settings: dict[str, Setting]) -> str | None:
-    """Return the error message for settings; None if they are valid."""
+def error_message_of(settings: dict[str, Setting]) -> str | None:
+    """Return the error message for settings, or None if they are valid."""
     try:
         build(settings)
     except ConfigError as error:
@@ -79,15 +79,15 @@ def message_of(settings: dict[str, Setting]) -> str | None:
     return None
 
 
-# --- the rows ---
+# --- rows of the table of keys ---
 
 
-def test_no_key_has_two_rows() -> None:
+def test_key_names_are_unique() -> None:
     assert len({key.name for key in KEYS}) == len(KEYS)
 
 
 @for_each("key", KEYS, ids=name_of)
-def test_row_is_found_by_key(key: Key) -> None:
+def test_row_of_table_is_found_by_name_of_key(key: Key) -> None:
     assert find(one_of_family(key)) == key
 
 
@@ -107,7 +107,7 @@ def test_row_is_found_by_key(key: Key) -> None:
         ("authProvider.sasl", "authProvider*"),
     ],
 )
-def test_own_row_precedes_row_of_family(name: str, row: str) -> None:
+def test_row_of_key_precedes_row_of_its_family(name: str, row: str) -> None:
     found = find(name)
 
     assert found is not None
@@ -122,27 +122,27 @@ def test_undescribed_key_is_unknown(name: str) -> None:
 
 
 @for_each("key", KEYS, ids=name_of)
-def test_row_has_help(key: Key) -> None:
+def test_each_key_has_help_text(key: Key) -> None:
     assert key.help
-    assert key.help.endswith(".") is (key.status is not KeyStatus.REFUSED)  # a refusal's help ends a message
+    assert key.help.endswith(".") is (key.status is not KeyStatus.REFUSED)  # the help of a refused key ends a message
 
 
 @for_each("key", KEYS, ids=name_of)
-def test_row_refers_to_existing_rows(key: Key) -> None:
+def test_keys_required_or_overruling_exist(key: Key) -> None:
     names = {*key.requires, key.overruled_by or "clientPort"}
 
     assert names <= {row.name for row in HONOURED}
 
 
 @for_each("key", HONOURED, ids=name_of)
-def test_example_of_key_changes_its_field(key: Key, tmp_path: Path) -> None:
+def test_example_of_key_changes_its_field_of_configuration(key: Key, tmp_path: Path) -> None:
     config = build(examples(key, tmp_path), strict=True)
 
     assert field_of(config, key) != field_of(build({}), key)
 
 
 @for_each("key", [key for key in HONOURED if key.default and not key.fallback], ids=name_of)
-def test_explicit_default_changes_nothing(key: Key, tmp_path: Path) -> None:
+def test_explicit_default_equals_absent_key(key: Key, tmp_path: Path) -> None:
     config = build(examples(key, tmp_path) | {key.name: Setting(key.default, "the default")}, strict=True)
 
     assert field_of(config, key) == field_of(build({}), key)
@@ -153,7 +153,7 @@ def test_only_jaas_section_has_fallback_default() -> None:
 
 
 @for_each("key", [key for key in KEYS if key.status is KeyStatus.IGNORED], ids=name_of)
-def test_ignored_key_is_only_listed(key: Key) -> None:
+def test_ignored_key_is_listed_and_has_no_effect(key: Key) -> None:
     name = one_of_family(key)
 
     config = build({name: Setting("a:1:2", "zoo.cfg:1")}, strict=True)
@@ -181,29 +181,29 @@ def test_supported_value_of_refused_key_is_ignored(key: Key, value: str) -> None
 
 
 @given(st.sampled_from(KEYS), st.text(max_size=20))
-def test_any_value_is_accepted_or_raises_one_line(key: Key, value: str) -> None:
-    message = message_of({one_of_family(key): Setting(value, "zoo.cfg:1")})
+def test_any_value_of_key_is_accepted_or_refused_in_one_line(key: Key, value: str) -> None:
+    message = error_message_of({one_of_family(key): Setting(value, "zoo.cfg:1")})
 
     assert message is None or re.fullmatch(r"zoo\.cfg:1: [^\n]+[^.\n]", message)
 
 
 @for_each("key", [key for key in KEYS if key.converter.expected], ids=name_of)
-def test_expected_value_is_not_a_sentence(key: Key) -> None:
+def test_description_of_expected_value_is_not_a_sentence(key: Key) -> None:
     assert not key.converter.expected.endswith(".")
     assert key.converter.limits in key.converter.expected.replace("from ", "")
 
 
-# --- the page ---
+# --- docs/configuration.md ---
 
 
 @for_each("key", KEYS, ids=name_of)
-def test_page_has_every_row(key: Key) -> None:
+def test_configuration_page_describes_every_key(key: Key) -> None:
     assert f"`{key.name}`" in PAGE
     assert key.help in PAGE
 
 
 @for_each("key", HONOURED, ids=name_of)
-def test_page_has_default_of_empty_configuration(key: Key) -> None:
+def test_configuration_page_has_actual_default_of_key(key: Key) -> None:
     row = re.search(rf"^\| `{re.escape(key.name)}` \| [^|]+ \| (?:`([^`]+)`|not set)[ |]", PAGE, re.MULTILINE)
 
     assert row is not None
@@ -211,7 +211,7 @@ def test_page_has_default_of_empty_configuration(key: Key) -> None:
 
 
 @for_each("key", HONOURED, ids=name_of)
-def test_page_has_type_limits_unit_and_example(key: Key) -> None:
+def test_configuration_page_has_type_limits_and_example_of_key(key: Key) -> None:
     (row,) = re.findall(rf"^\| `{re.escape(key.name)}` \|.*", PAGE, re.MULTILINE)
 
     assert key.converter.type in row
@@ -221,7 +221,7 @@ def test_page_has_type_limits_unit_and_example(key: Key) -> None:
     assert f"Option `{key.option}`." in row or key.option is None
 
 
-def test_page_has_no_python_terms() -> None:
+def test_configuration_page_has_no_python_terms() -> None:
     words = r"\b(None|True|False|bool|int|str|bytes\(|tuple|list\(|frozenset|dict|dataclass|hashlib|regex)\b"
 
     assert re.findall(words, PAGE) == []
@@ -261,7 +261,7 @@ def test_page_has_no_python_terms() -> None:
     ],
 )
 def test_key_sets_its_field(prefix: str, key: str, value: str, target: str, expected: object) -> None:
-    found: object = configured(f"{prefix}{key}={value}\n")
+    found: object = build_config(f"{prefix}{key}={value}\n")
 
     for name in target.split("."):
         found = getattr(found, name)
@@ -273,7 +273,7 @@ def test_every_key_has_a_field(key: Key) -> None:
     field_of(ServerConfig(), key)
 
 
-def test_every_field_of_tls_has_a_key() -> None:
+def test_every_tls_setting_has_a_key() -> None:
     fields = {key.field for key in HONOURED}
 
     assert {f"tls.{name}" for name in vars(ServerConfig().tls)} <= fields
@@ -281,16 +281,16 @@ def test_every_field_of_tls_has_a_key() -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [("0x200000", 2097152), ("#ff", 255), ("4096", 4096)])
 def test_jute_maxbuffer_may_be_hexadecimal(text: str, expected: int) -> None:
-    assert configured(f"jute.maxbuffer={text}\n").settings.max_frame == expected
+    assert build_config(f"jute.maxbuffer={text}\n").settings.max_frame == expected
 
 
 def test_negative_number_of_connections_is_unlimited() -> None:
-    assert configured("maxClientCnxns=-1\n").max_client_cnxns == 0
+    assert build_config("maxClientCnxns=-1\n").max_client_cnxns == 0
 
 
 @pytest.mark.parametrize("value", ["yes", "1", "on", ""])
 def test_boolean_other_than_true_or_false_is_refused(value: str) -> None:
-    message = refusal(f"# comment\nreconfigEnabled={value}\n")
+    message = config_error(f"# comment\nreconfigEnabled={value}\n")
 
     assert message.startswith("zoo.cfg:2: ")
     assert "reconfigEnabled" in message
@@ -300,11 +300,11 @@ def test_boolean_other_than_true_or_false_is_refused(value: str) -> None:
 
 
 def test_keys_are_case_sensitive() -> None:
-    assert configured("ticktime=500\n").settings.tick_time == 2000
+    assert build_config("ticktime=500\n").settings.tick_time == 2000
 
 
 def test_digest_provider_can_be_switched_off() -> None:
-    assert not configured("DigestAuthenticationProvider.enabled=false\n").settings.digest_enabled
+    assert not build_config("DigestAuthenticationProvider.enabled=false\n").settings.digest_enabled
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_digest_provider_can_be_switched_off() -> None:
     ["electionAlg=2", "peerType=observer", "group.1=1:2", "weight.1=1", "oraclePath=/x"],
 )
 def test_refusal_of_ensemble_key_names_place(line: str) -> None:
-    message = refusal(f"\n{line}\n")
+    message = config_error(f"\n{line}\n")
 
     assert message.startswith("zoo.cfg:2: ")
     assert line in message
@@ -343,7 +343,7 @@ BUILT_IN = "org.apache.zookeeper.server.auth"
     ],
 )
 def test_refusal_of_security_key_names_remedy(line: str) -> None:
-    message = refusal(f"# comment\n{line}\n")
+    message = config_error(f"# comment\n{line}\n")
 
     assert message.startswith("zoo.cfg:2: ")
     assert line.partition("=")[0].removeprefix("zookeeper.") in message
@@ -364,9 +364,9 @@ def test_refusal_of_security_key_names_remedy(line: str) -> None:
     ],
 )
 def test_supported_or_disabled_security_is_accepted(line: str) -> None:
-    assert configured(f"{line}\n").unknown == ()
+    assert build_config(f"{line}\n").unknown == ()
 
 
-def test_nearest_returns_closest_key_or_none() -> None:
+def test_nearest_returns_similar_key_or_none() -> None:
     assert nearest("initLimt") == "initLimit"
     assert nearest("colour") is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.configuration import configured, refusal, write_jaas_file
+from support.configuration import build_config, config_error, write_jaas_file
 
 from zoolet.server.config import (
     ConfigError,
@@ -28,14 +28,14 @@ from zoolet.testing import Server
 # --- sources ---
 
 
-def test_file_is_read_as_latin_1(tmp_path: Path) -> None:
+def test_zoo_cfg_is_read_as_latin_1(tmp_path: Path) -> None:
     (tmp_path / "zoo.cfg").write_bytes(b"superUser=Ren\xe9\n")
 
     assert read_file(str(tmp_path / "zoo.cfg"))["superUser"].value == "Ren\xe9"
 
 
 @pytest.mark.parametrize("text", ["", "# tickTime=2000\n", "[server]\nname: value\n"])
-def test_file_without_any_key_is_refused(tmp_path: Path, text: str) -> None:
+def test_file_without_zoo_cfg_key_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.cfg"
     path.write_text(text)
 
@@ -43,7 +43,7 @@ def test_file_without_any_key_is_refused(tmp_path: Path, text: str) -> None:
         read_file(str(path))
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
+def test_error_names_missing_file(tmp_path: Path) -> None:
     path = str(tmp_path / "nowhere.cfg")
 
     with pytest.raises(ConfigError) as caught:
@@ -62,7 +62,7 @@ def option(key: str, value: str) -> dict[str, Setting]:
     return {key: Setting(value, "command line", SettingSource.OPTION)}
 
 
-def test_later_source_overrides_earlier() -> None:
+def test_option_overrides_file_and_file_overrides_environment() -> None:
     environment, file, options = settings(tickTime="1"), settings(tickTime="2"), settings(tickTime="3")
 
     assert build(environment, file, options).settings.tick_time == 3
@@ -70,24 +70,24 @@ def test_later_source_overrides_earlier() -> None:
     assert build(environment, {}, {}).settings.tick_time == 1
 
 
-def test_prefix_keeps_precedence() -> None:
+def test_zookeeper_prefix_does_not_change_precedence_of_sources() -> None:
     file, option = {"zookeeper.tickTime": Setting("2", "file")}, {"tickTime": Setting("3", "option")}
 
     assert build({}, file, option).settings.tick_time == 3
     assert build({}, option, file).settings.tick_time == 2
 
 
-def test_last_of_two_settings_wins() -> None:
-    assert configured("tickTime=1000\ntickTime=500\n").settings.tick_time == 500
+def test_last_of_two_settings_of_same_key_applies() -> None:
+    assert build_config("tickTime=1000\ntickTime=500\n").settings.tick_time == 500
 
 
-def test_sources_are_merged() -> None:
+def test_keys_of_all_sources_are_merged() -> None:
     config = build(settings(tickTime="100"), settings(maxCnxns="5"), settings(clientPort="1"))
 
     assert (config.settings.tick_time, config.max_cnxns, config.port) == (100, 5, 1)
 
 
-def test_empty_configuration_is_default() -> None:
+def test_empty_configuration_equals_default_configuration() -> None:
     assert build({}, {}, {}) == ServerConfig()
 
 
@@ -95,11 +95,11 @@ def test_empty_configuration_is_default() -> None:
 
 
 def test_only_localhost_is_served_without_port() -> None:
-    assert (configured("tickTime=500\n").host, configured("tickTime=500\n").port) == ("127.0.0.1", 2181)
+    assert (build_config("tickTime=500\n").host, build_config("tickTime=500\n").port) == ("127.0.0.1", 2181)
 
 
-def test_file_with_port_serves_all_addresses() -> None:
-    assert (configured("clientPort=2182\n").host, configured("clientPort=2182\n").port) == (None, 2182)
+def test_zoo_cfg_with_client_port_serves_all_addresses() -> None:
+    assert (build_config("clientPort=2182\n").host, build_config("clientPort=2182\n").port) == (None, 2182)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_file_with_port_serves_all_addresses() -> None:
         ("server.1=localhost:2888:3888", ("127.0.0.1", 2181)),
     ],
 )
-def test_port_is_read_from_line_of_only_server(line: str, expected: tuple[str | None, int]) -> None:
-    config = configured(line + "\n")
+def test_port_is_read_from_line_of_single_server(line: str, expected: tuple[str | None, int]) -> None:
+    config = build_config(line + "\n")
 
     assert (config.host, config.port) == expected
 
@@ -148,14 +148,16 @@ def test_port_option_opens_plain_port_next_to_tls() -> None:
 
 @pytest.mark.parametrize("port", ["65536", "99999", "9" * 5000])
 def test_port_out_of_range_in_server_line_is_refused(port: str) -> None:
-    assert refusal(f"server.1=localhost:2888:3888;{port}\n").startswith("zoo.cfg:1: server.1 must be host:port:port")
+    assert config_error(f"server.1=localhost:2888:3888;{port}\n").startswith(
+        "zoo.cfg:1: server.1 must be host:port:port"
+    )
 
 
 # --- session timeouts ---
 
 
 def test_minimum_timeout_above_maximum_is_refused() -> None:
-    message = refusal("minSessionTimeout=5000\nmaxSessionTimeout=4000\n")
+    message = config_error("minSessionTimeout=5000\nmaxSessionTimeout=4000\n")
 
     assert "minSessionTimeout (5000) must not be larger than maxSessionTimeout (4000)" in message
     assert "zoo.cfg:" in message
@@ -168,7 +170,7 @@ def test_minimum_timeout_above_maximum_is_refused() -> None:
     "lines", ["enforce.auth.enabled=true\n", "enforce.auth.enabled=true\nenforce.auth.schemes=,\n"]
 )
 def test_enforced_auth_without_scheme_is_refused(lines: str) -> None:
-    message = refusal(lines)
+    message = config_error(lines)
 
     assert "enforce.auth.enabled" in message
     assert "enforce.auth.schemes" in message
@@ -176,16 +178,16 @@ def test_enforced_auth_without_scheme_is_refused(lines: str) -> None:
 
 
 def test_enforced_auth_with_unknown_scheme_is_refused() -> None:
-    message = refusal("enforce.auth.enabled=true\nenforce.auth.schemes=nonsense\n")
+    message = config_error("enforce.auth.enabled=true\nenforce.auth.schemes=nonsense\n")
 
     assert "nonsense" in message
     assert message.startswith("zoo.cfg:2: ")
 
 
-def test_required_sasl_stays_with_other_schemes() -> None:
+def test_required_sasl_overrides_enforced_schemes() -> None:
     text = "sessionRequireClientSASLAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=digest,ip\n"
 
-    assert configured(text).settings.require_auth == {"sasl"}
+    assert build_config(text).settings.require_auth == {"sasl"}
 
 
 @pytest.mark.parametrize(
@@ -197,15 +199,15 @@ def test_required_sasl_stays_with_other_schemes() -> None:
         ("zookeeper.superUser.1=a\nzookeeper.superUser=b\n", {"a", "b"}),
     ],
 )
-def test_there_may_be_several_super_users(lines: str, expected: set[str]) -> None:
-    config = configured(lines)
+def test_several_super_users_are_accepted(lines: str, expected: set[str]) -> None:
+    config = build_config(lines)
 
     assert config.settings.super_users == expected
     assert config.unknown == ()
 
 
 def test_users_of_jaas_file_may_log_in(tmp_path: Path) -> None:
-    config = configured(f"java.security.auth.login.config={write_jaas_file(tmp_path)}\n")
+    config = build_config(f"java.security.auth.login.config={write_jaas_file(tmp_path)}\n")
 
     assert config.settings.sasl_users == {"bob": "y"}
 
@@ -215,7 +217,7 @@ def test_non_utf_8_jaas_file_is_refused_by_name(tmp_path: Path) -> None:
     path.write_bytes(b"Server { \xff };")
 
     with pytest.raises(ConfigError, match=r"login\.config: cannot read .+/jaas\.conf: not valid UTF-8 text$"):
-        configured(f"java.security.auth.login.config={path}\n")
+        build_config(f"java.security.auth.login.config={path}\n")
 
 
 def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
@@ -230,7 +232,7 @@ def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
 
 
 def test_missing_jaas_file_is_refused_by_name() -> None:
-    message = refusal("# comment\n\njava.security.auth.login.config=/nowhere/jaas.conf\n")
+    message = config_error("# comment\n\njava.security.auth.login.config=/nowhere/jaas.conf\n")
 
     assert message == (
         "zoo.cfg:3: java.security.auth.login.config: cannot read /nowhere/jaas.conf: no such file or directory"
@@ -241,30 +243,30 @@ def test_invalid_jaas_file_is_refused_with_place(tmp_path: Path) -> None:
     path = tmp_path / "jaas.conf"
     path.write_text("Server { com.sun.security.auth.module.Krb5LoginModule required; };")
 
-    message = refusal(f"java.security.auth.login.config={path}\n")
+    message = config_error(f"java.security.auth.login.config={path}\n")
 
     assert message.startswith(f"zoo.cfg:1: section Server of {path} uses com.sun.")
     assert message.endswith("; only DigestLoginModule is supported")
 
 
-def test_other_section_of_jaas_file_may_be_named(tmp_path: Path) -> None:
+def test_name_of_jaas_section_is_configurable(tmp_path: Path) -> None:
     path = write_jaas_file(tmp_path, "Mine")
 
-    config = configured(f"sasl.serverconfig=Mine\njava.security.auth.login.config={path}\n")
+    config = build_config(f"sasl.serverconfig=Mine\njava.security.auth.login.config={path}\n")
 
     assert config.settings.sasl_users == {"bob": "y"}
 
 
-def test_missing_named_section_is_refused(tmp_path: Path) -> None:
+def test_missing_jaas_section_is_refused(tmp_path: Path) -> None:
     path = write_jaas_file(tmp_path)
 
-    message = refusal(f"java.security.auth.login.config={path}\nsasl.serverconfig=Typo\n")
+    message = config_error(f"java.security.auth.login.config={path}\nsasl.serverconfig=Typo\n")
 
     assert message == f"zoo.cfg:2: sasl.serverconfig must be a section of {path}, not 'Typo'"
 
 
-def test_section_without_jaas_file_is_refused() -> None:
-    assert "sasl.serverconfig" in refusal("sasl.serverconfig=Mine\n")
+def test_jaas_section_without_jaas_file_is_refused() -> None:
+    assert "sasl.serverconfig" in config_error("sasl.serverconfig=Mine\n")
 
 
 # --- server.N ---
@@ -273,22 +275,22 @@ THREE = "server.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888;2181\n
 
 
 def test_ensemble_is_refused() -> None:
-    message = refusal(THREE)
+    message = config_error(THREE)
 
     assert "3 servers are configured" in message
     assert "server.1, server.2, server.3" in message
 
 
 def test_refusal_of_ensemble_names_place() -> None:
-    assert "zoo.cfg:" in refusal(THREE)
+    assert "zoo.cfg:" in config_error(THREE)
 
 
-def test_line_of_only_server_is_accepted() -> None:
-    assert configured("server.1=localhost:2888:3888;2181\n").ignored == ("server.1",)
+def test_line_of_single_server_is_accepted() -> None:
+    assert build_config("server.1=localhost:2888:3888;2181\n").ignored == ("server.1",)
 
 
-def test_observer_is_refused() -> None:
-    assert "server.1" in refusal("server.1=a:2888:3888:observer\n")
+def test_observer_in_server_line_is_refused() -> None:
+    assert "server.1" in config_error("server.1=a:2888:3888:observer\n")
 
 
 def test_server_lines_of_all_sources_are_counted() -> None:
@@ -297,25 +299,25 @@ def test_server_lines_of_all_sources_are_counted() -> None:
 
 
 def test_server_line_without_ports_is_refused() -> None:
-    assert "server.1" in refusal("server.1=localhost\n")
+    assert "server.1" in config_error("server.1=localhost\n")
 
 
 def test_ensemble_in_dynamic_file_is_refused(tmp_path: Path) -> None:
     dynamic = tmp_path / "zoo.cfg.dynamic"
     dynamic.write_text(THREE)
 
-    assert "server" in refusal(f"dynamicConfigFile={dynamic}\n")
+    assert "server" in config_error(f"dynamicConfigFile={dynamic}\n")
 
 
 @pytest.mark.parametrize(("lines", "port"), [("", 2182), ("clientPort=2183\n", 2183)])
 def test_port_is_read_from_dynamic_file(tmp_path: Path, lines: str, port: int) -> None:
     (tmp_path / "dynamic").write_text("server.1=localhost:2888:3888;2182\nversion=100000000\n")
 
-    assert configured(f"{lines}dynamicConfigFile={tmp_path / 'dynamic'}\n").port == port
+    assert build_config(f"{lines}dynamicConfigFile={tmp_path / 'dynamic'}\n").port == port
 
 
 def test_unreadable_dynamic_file_is_refused_by_name() -> None:
-    assert refusal("dynamicConfigFile=/nowhere/dynamic\n") == (
+    assert config_error("dynamicConfigFile=/nowhere/dynamic\n") == (
         "zoo.cfg:1: dynamicConfigFile: cannot read /nowhere/dynamic: no such file or directory"
     )
 
@@ -326,23 +328,23 @@ def test_non_server_key_in_dynamic_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"dynamic:1: expected a server\.N line in the dynamicConfigFile, found skipACL$"
     ):
-        configured(f"dynamicConfigFile={tmp_path / 'dynamic'}\n")
+        build_config(f"dynamicConfigFile={tmp_path / 'dynamic'}\n")
 
 
 # --- ignored keys ---
 
 
 def test_ignored_keys_are_listed() -> None:
-    assert configured("initLimit=10\nfsync.warningthresholdms=5\nno.such.key=1\n").ignored == (
+    assert build_config("initLimit=10\nfsync.warningthresholdms=5\nno.such.key=1\n").ignored == (
         "fsync.warningthresholdms",
         "initLimit",
     )
 
 
-def test_all_ignored_keys_of_file_are_noted() -> None:
+def test_ignored_keys_are_listed_sorted_without_prefix() -> None:
     text = "initLimit=5\nsyncLimit=2\nmetricsProvider.numWorkerThreads=1\nzookeeper.flushDelay=1\ntickTime=500\n"
 
-    assert configured(text).ignored == ("flushDelay", "initLimit", "metricsProvider.numWorkerThreads", "syncLimit")
+    assert build_config(text).ignored == ("flushDelay", "initLimit", "metricsProvider.numWorkerThreads", "syncLimit")
 
 
 @pytest.mark.parametrize(
@@ -354,7 +356,7 @@ def test_all_ignored_keys_of_file_are_noted() -> None:
         ("-Dlog.dir=/var/log", ()),
     ],
 )
-def test_ignored_property_of_zookeeper_is_noted(definition: str, ignored: tuple[str, ...]) -> None:
+def test_ignored_zookeeper_property_is_listed(definition: str, ignored: tuple[str, ...]) -> None:
     assert build(parse_definitions([definition], "command line")).ignored == ignored
     assert build(read_environment({"JVMFLAGS": definition})).ignored == ignored
 
@@ -362,8 +364,8 @@ def test_ignored_property_of_zookeeper_is_noted(definition: str, ignored: tuple[
 # --- unknown keys ---
 
 
-def test_unknown_keys_are_not_errors() -> None:
-    assert configured("no.such.key=1\nsnapCount=5\nautopurge.snapRetainCount=1\n").port == 2181
+def test_unknown_keys_in_zoo_cfg_are_accepted() -> None:
+    assert build_config("no.such.key=1\nsnapCount=5\nautopurge.snapRetainCount=1\n").port == 2181
 
 
 @pytest.mark.parametrize(
@@ -382,12 +384,12 @@ def test_unknown_keys_are_not_errors() -> None:
         ("nio.sessionlessCnxnTimeOut=1", "nio.sessionlessCnxnTimeout"),
     ],
 )
-def test_unknown_key_is_noted_with_nearest_key(line: str, nearest: str) -> None:
-    assert configured(f"{line}\n").unknown == (UnknownKey(line.partition("=")[0], "zoo.cfg:1", nearest),)
+def test_unknown_key_is_listed_with_nearest_key(line: str, nearest: str) -> None:
+    assert build_config(f"{line}\n").unknown == (UnknownKey(line.partition("=")[0], "zoo.cfg:1", nearest),)
 
 
-def test_unique_unknown_key_is_noted_without_guess() -> None:
-    assert configured("colour=blue\n").unknown == (UnknownKey("colour", "zoo.cfg:1", None),)
+def test_key_without_similar_key_is_listed_without_suggestion() -> None:
+    assert build_config("colour=blue\n").unknown == (UnknownKey("colour", "zoo.cfg:1", None),)
 
 
 @pytest.mark.parametrize(
@@ -399,7 +401,7 @@ def test_unique_unknown_key_is_noted_without_guess() -> None:
         ("-Djava.io.tmpdir=/tmp", []),
     ],
 )
-def test_unknown_property_is_reported_except_of_java(definition: str, unknown: list[tuple[str, str | None]]) -> None:
+def test_only_unknown_zookeeper_property_is_reported(definition: str, unknown: list[tuple[str, str | None]]) -> None:
     config = build(parse_definitions([definition], "command line"))
 
     assert [(key.name, key.nearest) for key in config.unknown] == unknown
@@ -411,12 +413,12 @@ def test_strict_build_refuses_unknown_key() -> None:
 
 
 @pytest.mark.parametrize("text", [",", "127.0.0.1,", "a,,b", "[]", "*", "127.0.0.1,*", r"a\nb"])
-def test_empty_list_of_addresses_does_not_open_server(text: str) -> None:
+def test_invalid_list_of_addresses_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="clientPortAddress must be an address or host name, or several"):
-        configured(f"clientPortAddress={text}\n")
+        build_config(f"clientPortAddress={text}\n")
 
 
-def test_property_of_java_is_not_reported_as_unknown() -> None:
+def test_java_property_is_not_reported_as_unknown() -> None:
     config = build(
         {}, {}, parse_definitions(["-Dzookeeper.skipAcl=yes", "-Djavax.net.ssl.trustStorePassword=b"], "command line")
     )
@@ -424,7 +426,7 @@ def test_property_of_java_is_not_reported_as_unknown() -> None:
     assert [key.name for key in config.unknown] == ["-Dzookeeper.skipAcl"]
 
 
-def test_misspelt_property_is_noted_with_closest_key() -> None:
+def test_misspelt_property_is_listed_with_nearest_key() -> None:
     config = build({}, {}, parse_definitions(["-DtickTimee=1"], "command line"))
 
     assert config.unknown == (UnknownKey("-DtickTimee", "command line", "tickTime"),)
@@ -440,8 +442,8 @@ def test_misspelt_property_is_noted_with_closest_key() -> None:
         "quorumListenOnAllIPs=true\nforceSync=no\npreAllocSize=65536\nsnapCount=1\n4lw.commands.whitelist=*\n",
     ],
 )
-def test_common_files_cause_no_warning(text: str) -> None:
-    assert configured(text).unknown == ()
+def test_common_zoo_cfg_lines_cause_no_warning(text: str) -> None:
+    assert build_config(text).unknown == ()
 
 
 def test_embedded_server_refuses_unknown_key() -> None:
@@ -470,7 +472,7 @@ def test_embedded_server_refuses_file_with_unknown_key(tmp_path: Path) -> None:
         "tickTime=5\rssl.keyStore.password=SECRET",
     ],
 )
-def test_masked_file_hides_secrets(text: str) -> None:
+def test_masked_zoo_cfg_hides_secrets(text: str) -> None:
     assert "SECRET" not in masked_lines(parse_properties(f"clientPort=1\n{text}\n", "zoo.cfg"))
 
 
@@ -484,7 +486,7 @@ def test_masked_file_hides_secrets(text: str) -> None:
     ],
 )
 def test_misspelt_key_is_not_taken_for_ignored_family(name: str, nearest: str) -> None:
-    config = configured(f"{name}=x\n")
+    config = build_config(f"{name}=x\n")
 
     assert config.ignored == ()
     assert [(key.name, key.nearest) for key in config.unknown] == [(name, nearest)]

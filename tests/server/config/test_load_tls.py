@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from support.configuration import configured, refusal
+from support.configuration import build_config, config_error
 
 from zoolet.server.config import (
     ConfigError,
@@ -26,20 +26,20 @@ STORE = "secureClientPort=0\nssl.keyStore.location=/k.pem\n"
 
 
 def test_secure_port_alone_opens_no_plain_port() -> None:
-    config = configured(STORE)
+    config = build_config(STORE)
 
     assert (config.port, config.secure_port) == (None, 0)
 
 
-def test_both_ports_are_configurable() -> None:
-    config = configured(STORE + "clientPort=2182\n")
+def test_plain_and_secure_ports_are_configurable() -> None:
+    config = build_config(STORE + "clientPort=2182\n")
 
     assert (config.port, config.secure_port) == (2182, 0)
 
 
 @pytest.mark.parametrize("port", [2281, 0])
 def test_secure_port_without_certificate_is_refused(port: int) -> None:
-    message = refusal(f"# comment\nsecureClientPort={port}\n")
+    message = config_error(f"# comment\nsecureClientPort={port}\n")
 
     assert message.startswith("zoo.cfg:2: ")
     assert "secureClientPort requires ssl.keyStore.location (--tls-cert)" in message
@@ -60,7 +60,7 @@ def test_secure_port_without_certificate_is_refused(port: int) -> None:
     ],
 )
 def test_tls_without_a_secure_port_is_refused(line: str) -> None:
-    message = refusal(f"clientPort=2181\n{line}\n")
+    message = config_error(f"clientPort=2181\n{line}\n")
 
     assert message.startswith("zoo.cfg:2: ")
     assert line.partition("=")[0] in message
@@ -69,7 +69,7 @@ def test_tls_without_a_secure_port_is_refused(line: str) -> None:
 
 @pytest.mark.parametrize("demand", ["need", "want", "NEED"])
 def test_client_auth_without_authorities_is_refused(demand: str) -> None:
-    message = refusal(STORE + f"ssl.clientAuth={demand}\n")
+    message = config_error(STORE + f"ssl.clientAuth={demand}\n")
 
     assert message.startswith("zoo.cfg:3: ")
     assert "ssl.trustStore.location (--tls-ca)" in message
@@ -86,8 +86,8 @@ def test_client_auth_without_authorities_is_refused(demand: str) -> None:
         ("ssl.trustStore.location=/t.pem\nssl.clientAuth=Need\n", "need"),
     ],
 )
-def test_client_auth_is_read_from_keys(lines: str, expected: str) -> None:
-    assert configured(STORE + lines).tls.client_auth == expected
+def test_client_auth_is_read_from_its_configuration_keys(lines: str, expected: str) -> None:
+    assert build_config(STORE + lines).tls.client_auth == expected
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_client_auth_is_read_from_keys(lines: str, expected: str) -> None:
     ],
 )
 def test_invalid_tls_value_is_refused(line: str, remedy: str) -> None:
-    message = refusal(STORE + line + "\n")
+    message = config_error(STORE + line + "\n")
 
     assert message.startswith("zoo.cfg:3: ")
     assert f"{line.partition('=')[0]} must be" in message
@@ -116,7 +116,7 @@ def test_invalid_tls_value_is_refused(line: str, remedy: str) -> None:
 
 @pytest.mark.parametrize("key", ["ssl.keyStore.passwordPath", "ssl.trustStore.passwordPath"])
 def test_unreadable_password_file_is_refused_by_name(key: str) -> None:
-    message = refusal(STORE + f"{key}=/nowhere/pw\n")
+    message = config_error(STORE + f"{key}=/nowhere/pw\n")
 
     assert message == f"zoo.cfg:3: {key}: cannot read /nowhere/pw: no such file or directory"
 
@@ -134,22 +134,22 @@ def test_unreadable_password_file_is_refused_by_name(key: str) -> None:
 )
 def test_tls_versions_are_read_from_keys(lines: str, expected: set[str]) -> None:
     # SSLContextAndOptions: the key lists the enabled protocols; ssl.protocol is used only if that key is missing
-    assert configured(STORE + lines).tls.protocols == expected
+    assert build_config(STORE + lines).tls.protocols == expected
 
 
 def test_password_file_overrides_password_in_any_order(tmp_path: Path) -> None:
-    # X509Util.getPasswordFromConfigPropertyOrFile
+    # as in X509Util.getPasswordFromConfigPropertyOrFile of ZooKeeper
     (tmp_path / "pw").write_text("from the file\n")
     before = f"ssl.keyStore.passwordPath={tmp_path / 'pw'}\nssl.keyStore.password=inline\n"
     behind = f"ssl.keyStore.password=inline\nssl.keyStore.passwordPath={tmp_path / 'pw'}\n"
 
-    assert configured(STORE + behind).tls.key_store_password is None
-    assert configured(STORE + before).tls.key_store_password is None
-    assert configured(STORE + before).tls.key_store_password_path == str(tmp_path / "pw")
+    assert build_config(STORE + behind).tls.key_store_password is None
+    assert build_config(STORE + before).tls.key_store_password is None
+    assert build_config(STORE + before).tls.key_store_password_path == str(tmp_path / "pw")
 
 
 @pytest.mark.parametrize("argument", ["-Dssl.keyStore.password=hunter2", "-Dzookeeper.ssl.keyStore.password=hunter2"])
-def test_message_hides_password_of_command_line(argument: str) -> None:
+def test_error_message_hides_password_of_command_line(argument: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build(parse_definitions([argument], "command line"))
 
@@ -157,8 +157,8 @@ def test_message_hides_password_of_command_line(argument: str) -> None:
     assert str(caught.value) == f"command line: {key} requires secureClientPort (--secure-port)"
 
 
-def test_message_hides_password() -> None:
-    assert "hunter2" not in refusal("ssl.keyStore.password=hunter2\nsecureClientPort=1\n")
+def test_error_message_hides_key_store_password() -> None:
+    assert "hunter2" not in config_error("ssl.keyStore.password=hunter2\nsecureClientPort=1\n")
 
 
 @pytest.mark.parametrize(
@@ -166,11 +166,11 @@ def test_message_hides_password() -> None:
     [("", None), ("secureClientPortAddress=127.0.0.5\n", "127.0.0.5"), ("secureClientPortAddress=[::1]\n", "::1")],
 )
 def test_tls_address_is_read_from_keys(lines: str, expected: str | None) -> None:
-    assert configured(STORE + lines).secure_host == expected
+    assert build_config(STORE + lines).secure_host == expected
 
 
 @pytest.mark.parametrize("options", [{"secureClientPort": "0"}, {"secureClientPort": "0", "clientPortAddress": "::1"}])
-def test_tls_address_follows_address_option(options: dict[str, str]) -> None:
+def test_tls_address_follows_client_port_address_option(options: dict[str, str]) -> None:
     file = {"ssl.keyStore.location": Setting("/k.pem", "zoo.cfg:1")}
 
     config = build(
@@ -182,10 +182,10 @@ def test_tls_address_follows_address_option(options: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("value", ["none", "NONE"])
 def test_disabled_client_auth_needs_no_secure_port(value: str) -> None:
-    assert configured(f"ssl.clientAuth={value}\n").tls.client_auth == "none"
+    assert build_config(f"ssl.clientAuth={value}\n").tls.client_auth == "none"
 
 
-def test_overridden_password_needs_secure_port(tmp_path: Path) -> None:
+def test_overridden_key_store_password_needs_secure_port(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text("secret\n")
     environment = read_environment({"JVMFLAGS": shlex.quote(f"-Dssl.keyStore.passwordPath={tmp_path / 'pw'}")})
 

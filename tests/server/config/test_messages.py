@@ -1,4 +1,4 @@
-"""Messages: one line that names the key, the value, the place and the remedy."""
+"""Error messages: each is one line that names the key, the value, the place and the remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.configuration import refusal
+from support.configuration import config_error
 
 from zoolet.server.config import ConfigError, build, messages, parse_definitions, read_environment
 
@@ -63,12 +63,12 @@ NO_TEXT = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
         "unknown like no other",
     ],
 )
-def test_message_names_place_key_and_remedy(error: ConfigError, expected: str) -> None:
+def test_config_error_names_place_key_and_remedy(error: ConfigError, expected: str) -> None:
     assert str(error) == expected
 
 
 @given(st.text(), st.text(min_size=1), st.text())
-def test_message_is_one_line_for_any_input(key: str, path: str, value: str) -> None:
+def test_config_error_is_one_line_for_any_input(key: str, path: str, value: str) -> None:
     errors = [
         messages.invalid("zoo.cfg:1", "tickTime", value, "a whole number"),
         messages.unsupported_value("zoo.cfg:1", key, value, "leave it out"),
@@ -99,8 +99,8 @@ def test_message_is_one_line_for_any_input(key: str, path: str, value: str) -> N
         ("DigestAuthenticationProvider.digestAlg", "ROT13", "SHA-256"),
     ],
 )
-def test_refusal_names_key_value_place_and_remedy(key: str, value: str, remedy: str) -> None:
-    message = refusal(f"# comment\n\n{key}={value}\n")
+def test_refused_setting_names_key_value_place_and_remedy(key: str, value: str, remedy: str) -> None:
+    message = config_error(f"# comment\n\n{key}={value}\n")
 
     assert message.startswith("zoo.cfg:3: ")
     assert f"{key} must be" in message
@@ -108,7 +108,7 @@ def test_refusal_names_key_value_place_and_remedy(key: str, value: str, remedy: 
     assert repr(value) in message
 
 
-def test_refusal_of_option_names_option() -> None:
+def test_refusal_of_java_option_names_option() -> None:
     with pytest.raises(ConfigError) as caught:
         build({}, {}, parse_definitions(["-Dzookeeper.tickTime=abc"], "command line"))
 
@@ -118,8 +118,8 @@ def test_refusal_of_option_names_option() -> None:
 
 
 @pytest.mark.parametrize("line", ["tickTime=a\\nb", "electionAlg=a\\nb", "authProvider.a\\nb=c"])
-def test_refusal_is_one_line(line: str) -> None:
-    assert re.fullmatch(r"zoo\.cfg:1: .+[^.]", refusal(f"{line}\n"))
+def test_escaped_newline_in_setting_keeps_refusal_in_one_line(line: str) -> None:
+    assert re.fullmatch(r"zoo\.cfg:1: .+[^.]", config_error(f"{line}\n"))
 
 
 @pytest.mark.parametrize("argument", ["-Dzookeeper.ssl.crl=true", "-Dssl.crl=true", "-Dzookeeper.ssl.ocsp=true"])
@@ -130,6 +130,6 @@ def test_unsupported_option_is_refused_by_name(argument: str) -> None:
     assert str(caught.value).startswith(f"command line: {argument} is not supported; ")
 
 
-def test_environment_is_refused_like_file() -> None:
+def test_setting_from_environment_is_refused_like_file() -> None:
     with pytest.raises(ConfigError, match=r"^environment variable JVMFLAGS: -Dzookeeper\.ssl\.ocsp=true is not"):
         build(read_environment({"JVMFLAGS": "-Dzookeeper.ssl.ocsp=true"}))

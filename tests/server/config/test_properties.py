@@ -23,7 +23,7 @@ SPECIAL = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
 def values(text: str) -> dict[str, str]:
-    """Parse a properties file; return the values without their places."""
+    """Parse a properties file. Return the values without their places."""
     return {key: setting.value for key, setting in parse_properties(text, "zoo.cfg").items()}
 
 
@@ -57,7 +57,7 @@ def values(text: str) -> dict[str, str]:
         ("a=caf\xe9", "a", "caf\xe9"),
     ],
 )
-def test_line_is_read_as_in_java(line: str, key: str, value: str) -> None:
+def test_line_of_properties_is_read_as_in_java(line: str, key: str, value: str) -> None:
     assert values(line) == {key: value}
 
 
@@ -137,7 +137,7 @@ def test_written_properties_are_read(case: tuple[str, dict[str, str]]) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_can_be_read(text: str) -> None:
+def test_any_text_is_readable_as_properties(text: str) -> None:
     assert all(isinstance(setting, Setting) for setting in parse_properties(text, "zoo.cfg").values())
 
 
@@ -159,7 +159,7 @@ def test_definition_is_parsed_into_name_and_value(argument: str, name: str, valu
     }
 
 
-def test_other_java_options_are_ignored() -> None:
+def test_unrelated_java_options_are_ignored() -> None:
     assert parse_definitions(["-Xmx1g", "-server", "-Da=b", "--port"], "x").keys() == {"a"}
 
 
@@ -178,7 +178,7 @@ def test_jvmflags_beat_server_jvmflags() -> None:
     assert settings["maxCnxns"].value == "1"
 
 
-def test_flag_may_be_quoted() -> None:
+def test_java_flag_may_be_quoted() -> None:
     settings = read_environment({"JVMFLAGS": "\"-DsuperUser=a b\" -Dc='d e'"})
 
     assert (settings["superUser"].value, settings["c"].value) == ("a b", "d e")

@@ -12,7 +12,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.calls import connected, creating, engine_with
+from support.calls import connect_peer, create_op, engine_with_settings
 from support.engine import make_engine
 from support.log import Log
 from support.peer import Peer
@@ -21,7 +21,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL, ANYONE, AclList, Id, digest_id
 from zoolet.protocol.errors import ErrorCode, InvalidACLError, MarshallingError, NoAuthError
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.acls import Acls, _without_duplicates
+from zoolet.server.core.acls import Acls, _remove_duplicates
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.metrics import Metrics
 from zoolet.server.core.settings import EngineSettings
@@ -38,8 +38,8 @@ def stored(peer: Peer, path: str) -> AclList:
     return engine.acls.list(engine.tree.find(path).acl)
 
 
-def each_once(acl: AclList) -> list[ACL] | None:
-    """Return the entries that ZooKeeper keeps of a list; None if it fails on a null.
+def deduplicate_like_zookeeper(acl: AclList) -> list[ACL] | None:
+    """Return the entries of a list that ZooKeeper keeps, or None if ZooKeeper fails on a null.
 
     Source: PrepRequestProcessor.removeDuplicates; the equals of ACL and Id.
     """
@@ -57,15 +57,15 @@ def each_once(acl: AclList) -> list[ACL] | None:
     return kept
 
 
-def once_or_none(acl: AclList) -> list[ACL] | None:
-    """Return the entries that the server keeps of a list; None if it fails on a null."""
+def deduplicate_or_none(acl: AclList) -> list[ACL] | None:
+    """Return the entries of a list that the server keeps, or None if the server fails on a null."""
     try:
-        return _without_duplicates(acl, "/a")
+        return _remove_duplicates(acl, "/a")
     except MarshallingError:
         return None
 
 
-def grants(entry: Id, identity: Id) -> bool:
+def entry_matches(entry: Id, identity: Id) -> bool:
     """Return whether an entry matches an identity of its scheme.
 
     Source: the ``matches`` of DigestAuthenticationProvider, IPAuthenticationProvider and SASLAuthenticationProvider.
@@ -78,7 +78,7 @@ def grants(entry: Id, identity: Id) -> bool:
     return identity.id == entry.id or (identity.scheme == "sasl" and identity.id == "super")
 
 
-def allowed(acl: AclList, client: ClientConnection, wanted: int) -> bool:
+def is_allowed_by_zookeeper(acl: AclList, client: ClientConnection, wanted: int) -> bool:
     """Return ZooKeeper's decision: entry by entry, identity by identity.
 
     Source: ZooKeeperServer.checkACL.
@@ -86,7 +86,8 @@ def allowed(acl: AclList, client: ClientConnection, wanted: int) -> bool:
     if not acl or any(identity.scheme == "super" for identity in client.ids):
         return True
     return any(
-        entry.perms & wanted and (entry.id == ANYONE or any(grants(entry.id, identity) for identity in client.ids))
+        entry.perms & wanted
+        and (entry.id == ANYONE or any(entry_matches(entry.id, identity) for identity in client.ids))
         for entry in acl
     )
 
@@ -140,17 +141,17 @@ identities = st.lists(st.one_of(proved, proved, st.just(Id("super", ""))), max_s
 @example((ACL(1, Id(None, "a")), ACL(1, Id(None, "a"))))
 @example((ACL(1, Id("digest", None)), ACL(31, Id("digest", None))))
 @example((ACL(1, Id("digest", "a:b")), ACL(1, Id("digest", None))))
-def test_deduplication_matches_zookeeper(acl: AclList) -> None:
-    kept = once_or_none(acl)
+def test_acl_deduplication_equals_that_of_zookeeper(acl: AclList) -> None:
+    kept = deduplicate_or_none(acl)
 
-    assert kept == each_once(acl)
+    assert kept == deduplicate_like_zookeeper(acl)
 
 
-def test_long_list_is_deduplicated_in_linear_time() -> None:
+def test_long_acl_list_is_deduplicated_in_linear_time() -> None:
     entries = tuple(ACL(EVERYTHING, Id("digest", f"u{number}:x")) for number in range(40_000))
 
     started = time.process_time()
-    kept = _without_duplicates(entries, "/a")
+    kept = _remove_duplicates(entries, "/a")
     took = time.process_time() - started
 
     assert len(kept) == 40_000
@@ -168,13 +169,13 @@ def test_long_list_is_deduplicated_in_linear_time() -> None:
 @example((ACL(1, Id("ip", "0.0.0.0/0")),), "::1", [], 1)
 @example((ACL(1, Id("ip", "::/0")),), "127.0.0.1", [], 1)
 @example((ACL(1, Id("auth", "")),), "127.0.0.1", [Id("digest", "u:1")], 1)
-def test_list_allows_union_of_entries_for_identities(acl: AclList, host: str, proved: list[Id], wanted: int) -> None:
+def test_acl_list_allows_union_of_entries_of_identities(acl: AclList, host: str, proved: list[Id], wanted: int) -> None:
     acls = Acls(EngineSettings(), Metrics(), Warnings())
     client = caller_with(proved, host)
 
     key = acls.intern(acl)
 
-    assert acls.allows(key, client, wanted) == allowed(acl, client, wanted)
+    assert acls.allows(key, client, wanted) == is_allowed_by_zookeeper(acl, client, wanted)
 
 
 @moderate
@@ -188,7 +189,7 @@ def test_acl_without_permissions_allows_only_super(acl: AclList, host: str, prov
     assert acls.allows(key, client, EVERYTHING) == client.is_super
 
 
-def test_check_time_is_independent_of_list_length() -> None:
+def test_acl_check_time_is_independent_of_list_length() -> None:
     acls = Acls(EngineSettings(), Metrics(), Warnings())
     key = acls.intern(tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(50_000)))
     client = caller_with([Id("digest", f"v{number}:x") for number in range(100)], "127.0.0.1")
@@ -218,9 +219,9 @@ def test_invalid_network_does_not_affect_other_entries() -> None:
     assert acls.allows(key, ClientConnection("127.0.0.9"), READ)
 
 
-def test_unused_list_is_forgotten_with_its_decisions() -> None:
+def test_unused_acl_list_and_its_decisions_are_discarded() -> None:
     engine = make_engine()
-    peer = connected(engine)
+    peer = connect_peer(engine)
     peer.create("/a", acl=(ACL(READ, ANYONE), ACL(ADMIN, Id("ip", "127.0.0.1"))))
 
     peer.delete("/a")
@@ -231,8 +232,8 @@ def test_unused_list_is_forgotten_with_its_decisions() -> None:
 # --- auth, and the maximum length of a list ---
 
 
-def test_auth_stands_for_every_proved_identity() -> None:
-    peer = connected(make_engine())
+def test_auth_scheme_stands_for_every_proved_identity() -> None:
+    peer = connect_peer(make_engine())
     peer.auth("digest", b"u:p")
     peer.auth("digest", b"v:p")
 
@@ -241,16 +242,16 @@ def test_auth_stands_for_every_proved_identity() -> None:
     assert stored(peer, "/a") == (ACL(EVERYTHING, MINE), ACL(EVERYTHING, Id("digest", digest_id(b"v:p"))))
 
 
-def test_auth_does_not_stand_for_an_address() -> None:
-    peer = connected(make_engine())
+def test_auth_scheme_does_not_stand_for_address() -> None:
+    peer = connect_peer(make_engine())
     peer.auth("ip", b"")
 
     with pytest.raises(InvalidACLError):
         peer.create("/a", acl=(ACL(EVERYTHING, Id("auth", "")),))
 
 
-def test_list_at_limit_is_stored() -> None:
-    peer = connected(make_engine(EngineSettings(max_acl_entries=3)))
+def test_acl_list_at_entry_limit_is_stored() -> None:
+    peer = connect_peer(make_engine(EngineSettings(max_acl_entries=3)))
     acl = tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(3))
 
     peer.create("/a", acl=acl)
@@ -258,16 +259,16 @@ def test_list_at_limit_is_stored() -> None:
     assert stored(peer, "/a") == acl
 
 
-def test_list_above_limit_is_invalid() -> None:
-    peer = connected(make_engine(EngineSettings(max_acl_entries=3)))
+def test_acl_list_above_entry_limit_is_invalid() -> None:
+    peer = connect_peer(make_engine(EngineSettings(max_acl_entries=3)))
     acl = tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(4))
 
     with pytest.raises(InvalidACLError):
         peer.create("/a", acl=acl)
 
 
-def test_duplicate_entries_count_once() -> None:
-    peer = connected(make_engine(EngineSettings(max_acl_entries=1)))
+def test_duplicate_acl_entries_count_once_toward_limit() -> None:
+    peer = connect_peer(make_engine(EngineSettings(max_acl_entries=1)))
 
     peer.create("/a", acl=(ACL(READ, ANYONE),) * 50)
 
@@ -275,7 +276,7 @@ def test_duplicate_entries_count_once() -> None:
 
 
 def test_auth_scheme_expands_entry_by_entry() -> None:
-    peer = connected(make_engine(EngineSettings(max_acl_entries=3)))
+    peer = connect_peer(make_engine(EngineSettings(max_acl_entries=3)))
     peer.auth("digest", b"u:p")
     peer.auth("digest", b"v:p")
 
@@ -283,8 +284,8 @@ def test_auth_scheme_expands_entry_by_entry() -> None:
         peer.create("/a", acl=(ACL(READ, Id("auth", "")), ACL(ADMIN, Id("auth", ""))))
 
 
-def test_oversized_set_acl_changes_nothing() -> None:
-    peer = connected(make_engine(EngineSettings(max_acl_entries=1)))
+def test_oversized_set_acl_keeps_previous_acl_list() -> None:
+    peer = connect_peer(make_engine(EngineSettings(max_acl_entries=1)))
     peer.create("/a")
 
     with pytest.raises(InvalidACLError):
@@ -293,9 +294,9 @@ def test_oversized_set_acl_changes_nothing() -> None:
     assert stored(peer, "/a") == (ACL(EVERYTHING, ANYONE),)
 
 
-def test_expanding_list_costs_no_more_than_storable() -> None:
+def test_expansion_of_acl_list_stops_at_entry_limit() -> None:
     engine = make_engine(EngineSettings(max_acl_entries=1000))
-    peer = connected(engine)
+    peer = connect_peer(engine)
     for number in range(100):
         peer.auth("digest", f"u{number}:p".encode())
     acl = tuple(ACL(number, Id("auth", "")) for number in range(20_000))
@@ -314,13 +315,13 @@ def test_acls_of_any_permissions_have_distinct_hashes(peer: Peer) -> None:
         acl = [ACL(-1 - (number >> bit & 1), Id("ip", f"10.0.0.{bit}")) for bit in range(8)]
         peer.create(f"/{number}", acl=tuple(acl))
 
-    assert {len(keys) for keys in peer.engine.acls._keys.values()} == {1}  # hash(-1) == hash(-2)
+    assert {len(keys) for keys in peer.engine.acls._keys.values()} == {1}  # although hash(-1) == hash(-2) in Python
 
 
-def test_list_above_limit_is_counted_and_logged() -> None:
+def test_acl_list_above_entry_limit_is_counted_and_logged() -> None:
     log = Log()
-    engine = engine_with(log, max_acl_entries=1)
-    peer = connected(engine)
+    engine = engine_with_settings(log, max_acl_entries=1)
+    peer = connect_peer(engine)
 
     with pytest.raises(InvalidACLError):
         peer.create("/a", acl=(ACL(READ, ANYONE), ACL(ADMIN, ANYONE)))
@@ -331,7 +332,7 @@ def test_list_above_limit_is_counted_and_logged() -> None:
 
 def test_stranger_cannot_read_node_with_auth_acl() -> None:
     engine = make_engine()
-    owner, stranger = connected(engine), connected(engine)
+    owner, stranger = connect_peer(engine), connect_peer(engine)
     owner.auth("digest", b"u:p")
     owner.create("/a", b"secret", acl=(ACL(EVERYTHING, Id("auth", "")),))
 
@@ -347,7 +348,7 @@ def test_stranger_cannot_read_node_with_auth_acl() -> None:
     ids=["a thousand entries", "as many bytes as a request may have"],
 )
 def test_expansion_of_auth_is_limited(settings: EngineSettings, name: str, identities: int, entries: int) -> None:
-    peer = connected(make_engine(settings))
+    peer = connect_peer(make_engine(settings))
     for number in range(identities):
         peer.auth("digest", f"{number}{name}:p".encode())
     acl = tuple(ACL(number, Id("auth", "")) for number in range(entries + 1))
@@ -358,13 +359,13 @@ def test_expansion_of_auth_is_limited(settings: EngineSettings, name: str, ident
 
 
 def test_multi_above_total_acl_limit_is_rolled_back() -> None:
-    peer = connected(make_engine())
+    peer = connect_peer(make_engine())
     for number in range(100):
         peer.auth("digest", f"u{number}:p".encode())
-    acl = tuple(ACL(number, Id("auth", "")) for number in range(10))  # a thousand entries
+    acl = tuple(ACL(number, Id("auth", "")) for number in range(10))  # 1,000 entries after expansion
 
-    results = peer.multi(*[creating(f"/n{number}", acl=acl) for number in range(101)])
+    results = peer.multi(*[create_op(f"/n{number}", acl=acl) for number in range(101)])
 
     assert results[100][1] == r.ErrorResponse(ErrorCode.INVALID_ACL)
     assert peer.children("/") == ["zookeeper"]
-    peer.create("/a", acl=acl)  # a later transaction is below the limit
+    peer.create("/a", acl=acl)  # accepted, because the rollback also resets the total

@@ -9,9 +9,20 @@ import base64
 import hashlib
 
 import pytest
-from support.calls import check_watches, checking, connected, delete, error, multi, only, set_acl, set_data, who_am_i
+from support.calls import (
+    check_op,
+    check_watches,
+    connect_peer,
+    delete,
+    multi,
+    request_error,
+    set_acl,
+    set_data,
+    single_entry_acl,
+    who_am_i,
+)
 from support.engine import make_engine
-from support.logins import USERS, sasl
+from support.logins import USERS, complete_sasl
 from support.numbers import NO_AUTH, NO_WATCHER, OK, RECURSIVE_WATCH
 from support.peer import Peer
 from support.private_nodes import OWNER, PRIVATE
@@ -28,11 +39,11 @@ from zoolet.server.core.settings import EngineSettings
 # --- permissions ---
 
 
-def test_super_passes_every_acl():
+def test_super_user_passes_every_acl():
     engine = make_engine(EngineSettings(super_digest="super:xQJmxLMiHGwaqBvst5y6rkB6HQs="))
-    peer = connected(engine)
-    peer.create("/a", b"secret", acl=only(0))
-    denied = error(peer, OpCode.GET_DATA, r.GetDataRequest("/a", False))
+    peer = connect_peer(engine)
+    peer.create("/a", b"secret", acl=single_entry_acl(0))
+    denied = request_error(peer, OpCode.GET_DATA, r.GetDataRequest("/a", False))
 
     peer.auth("digest", b"super:admin")
 
@@ -44,8 +55,8 @@ def test_super_passes_every_acl():
 
 def test_delete_needs_only_delete_permission_of_parent(peer):
     peer.create("/p")
-    peer.create("/p/child", acl=only(0))
-    set_acl(peer, "/p", only(Perm.DELETE))
+    peer.create("/p/child", acl=single_entry_acl(0))
+    set_acl(peer, "/p", single_entry_acl(Perm.DELETE))
 
     assert delete(peer, "/p/child").err == OK
 
@@ -74,45 +85,45 @@ def test_delete_needs_only_delete_permission_of_parent(peer):
 def test_each_operation_needs_its_permission(peer, op, body, enough, perm):
     peer.create("/p")
     peer.create("/p/child")
-    set_acl(peer, "/p", only(perm))
+    set_acl(peer, "/p", single_entry_acl(perm))
 
-    assert error(peer, op, body) == (OK if perm & enough else NO_AUTH)
+    assert request_error(peer, op, body) == (OK if perm & enough else NO_AUTH)
 
 
 @pytest.mark.parametrize(
     ("op", "body"), [(OpCode.SYNC, r.SyncRequest("/p")), (OpCode.ADD_WATCH, r.AddWatchRequest("/p", RECURSIVE_WATCH))]
 )
 def test_sync_and_add_watch_need_no_permission(peer, op, body):
-    peer.create("/p", acl=only(0))
+    peer.create("/p", acl=single_entry_acl(0))
 
-    assert error(peer, op, body) == OK
+    assert request_error(peer, op, body) == OK
 
 
 @pytest.mark.parametrize(("perms", "code"), [(Perm.READ, OK), (Perm.ALL & ~Perm.READ, NO_AUTH)])
 def test_check_inside_multi_needs_read_permission(peer, perms, code):
-    peer.create("/p", acl=only(perms))
+    peer.create("/p", acl=single_entry_acl(perms))
 
-    ((_, result),) = wire.decode_results(multi(peer, checking("/p")).body)
+    ((_, result),) = wire.decode_results(multi(peer, check_op("/p")).body)
 
     assert getattr(result, "err", OK) == code
 
 
-def test_rights_are_not_inherited(peer):
+def test_permissions_are_not_inherited_by_children(peer):
     peer.create("/p")
     peer.create("/p/child", b"open")
-    set_acl(peer, "/p", only(0))
+    set_acl(peer, "/p", single_entry_acl(0))
 
     assert peer.get("/p/child")[0] == b"open"
     assert peer.create("/p/child/below") == "/p/child/below"
 
 
-def test_refused_read_leaves_no_watch(peer, other):
-    peer.create("/p", acl=only(Perm.ALL & ~Perm.READ))
+def test_refused_read_sets_no_watch(peer, other):
+    peer.create("/p", acl=single_entry_acl(Perm.ALL & ~Perm.READ))
 
     refused = [
-        error(other, OpCode.EXISTS, r.ExistsRequest("/p", True)),
-        error(other, OpCode.GET_DATA, r.GetDataRequest("/p", True)),
-        error(other, OpCode.GET_CHILDREN, r.GetChildrenRequest("/p", True)),
+        request_error(other, OpCode.EXISTS, r.ExistsRequest("/p", True)),
+        request_error(other, OpCode.GET_DATA, r.GetDataRequest("/p", True)),
+        request_error(other, OpCode.GET_CHILDREN, r.GetChildrenRequest("/p", True)),
     ]
 
     assert refused == [NO_AUTH, NO_AUTH, NO_AUTH]
@@ -120,20 +131,20 @@ def test_refused_read_leaves_no_watch(peer, other):
 
 
 def test_ip_entry_covers_only_its_network(engine, peer):
-    peer.create("/p", acl=only(Perm.READ, "ip", "10.1.0.0/16"))
+    peer.create("/p", acl=single_entry_acl(Perm.READ, "ip", "10.1.0.0/16"))
     near, far = Peer(engine, host="10.1.2.3"), Peer(engine, host="10.2.2.3")
     near.connect()
     far.connect()
 
-    assert error(near, OpCode.GET_DATA, r.GetDataRequest("/p", False)) == OK
-    assert error(far, OpCode.GET_DATA, r.GetDataRequest("/p", False)) == NO_AUTH
+    assert request_error(near, OpCode.GET_DATA, r.GetDataRequest("/p", False)) == OK
+    assert request_error(far, OpCode.GET_DATA, r.GetDataRequest("/p", False)) == NO_AUTH
 
 
 @pytest.mark.parametrize("perm", [Perm.WRITE, 0])
 def test_in_3_8_exists_needs_no_right(old, perm):
-    old.create("/p", acl=only(perm))
+    old.create("/p", acl=single_entry_acl(perm))
 
-    assert error(old, OpCode.EXISTS, r.ExistsRequest("/p", False)) == OK
+    assert request_error(old, OpCode.EXISTS, r.ExistsRequest("/p", False)) == OK
 
 
 # --- ways around an ACL ---
@@ -162,7 +173,7 @@ def test_in_3_8_exists_needs_no_right(old, perm):
     ],
     ids=lambda value: getattr(value, "name", None) or None,
 )
-def test_refusal_on_private_node_reveals_nothing(private: Peer, op: OpCode, request_: r.Stat) -> None:
+def test_refusal_on_private_node_has_no_body(private: Peer, op: OpCode, request_: r.Stat) -> None:
     (reply,) = private.send(op, request_.encode())
 
     assert (reply.err, reply.body) == (NO_AUTH, b"")
@@ -191,29 +202,29 @@ def test_path_alias_does_not_open_private_node(private: Peer, op: OpCode, alias:
 
 
 def test_password_hash_does_not_log_in_as_owner(engine: Engine) -> None:
-    connected(engine).create("/a", acl=PRIVATE)
+    connect_peer(engine).create("/a", acl=PRIVATE)
     hashed = base64.b64encode(hashlib.sha1(OWNER).digest()).decode()
-    thief = connected(engine)
+    thief = connect_peer(engine)
     thief.auth("digest", f"owner:{hashed}".encode())
 
     with pytest.raises(NoAuthError):
         thief.get("/a")
 
 
-def test_address_with_same_prefix_is_refused(engine: Engine) -> None:
-    connected(engine).create("/a", acl=(ACL(Perm.ALL, Id("ip", "127.0.0.2")),))
+def test_ip_acl_refuses_longer_address_with_same_prefix(engine: Engine) -> None:
+    connect_peer(engine).create("/a", acl=(ACL(Perm.ALL, Id("ip", "127.0.0.2")),))
 
     with pytest.raises(NoAuthError):
-        connected(engine, host="127.0.0.20").get("/a")
+        connect_peer(engine, host="127.0.0.20").get("/a")
 
 
 def test_sasl_user_cannot_read_node_of_sasl_user() -> None:
     engine = make_engine(EngineSettings(sasl_users=USERS))
-    bob = connected(engine)
-    sasl(bob, "bob", "secret")
+    bob = connect_peer(engine)
+    complete_sasl(bob, "bob", "secret")
     bob.create("/a", acl=(ACL(Perm.ALL, Id("sasl", "bob")),))
-    eve = connected(engine)
-    sasl(eve, "eve", "easy")
+    eve = connect_peer(engine)
+    complete_sasl(eve, "eve", "easy")
 
     with pytest.raises(NoAuthError):
         eve.get("/a")
@@ -221,8 +232,8 @@ def test_sasl_user_cannot_read_node_of_sasl_user() -> None:
 
 def test_digest_user_cannot_impersonate_sasl_user() -> None:
     engine = make_engine(EngineSettings(sasl_users=USERS))
-    connected(engine).create("/a", acl=(ACL(Perm.ALL, Id("sasl", "bob")),))
-    thief = connected(engine)
+    connect_peer(engine).create("/a", acl=(ACL(Perm.ALL, Id("sasl", "bob")),))
+    thief = connect_peer(engine)
     thief.auth("digest", b"bob:secret")
 
     with pytest.raises(NoAuthError):

@@ -1,4 +1,4 @@
-"""A server that serves only authenticated clients.
+"""Servers that serve only authenticated clients.
 
 Source: AuthenticationHelper; with sessionRequireClientSASLAuth the scheme is sasl.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.calls import connected, engine_with, error, settings_of
+from support.calls import connect_peer, engine_with_settings, parse_settings, request_error
 from support.engine import make_engine
-from support.logins import USERS, begin_sasl, sasl
+from support.logins import USERS, complete_sasl, start_sasl
 from support.numbers import REQUIRE_AUTH
 from support.peer import Peer
 
@@ -35,7 +35,7 @@ CREATE = (1, int(OpCode.CREATE), r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).
 def test_request_after_login_in_segment_is_done() -> None:
     engine = make_engine(EngineSettings(require_auth=frozenset({"digest"})))
 
-    connected(engine).feed(requests(LOGIN, CREATE))
+    connect_peer(engine).feed(requests(LOGIN, CREATE))
 
     assert engine.tree.get("/a") is not None
 
@@ -43,7 +43,7 @@ def test_request_after_login_in_segment_is_done() -> None:
 def test_request_before_login_in_segment_is_not_done() -> None:
     engine = make_engine(EngineSettings(require_auth=frozenset({"digest"})))
 
-    connected(engine).feed(requests(CREATE, LOGIN, CREATE))
+    connect_peer(engine).feed(requests(CREATE, LOGIN, CREATE))
 
     assert engine.tree.get("/a") is None
 
@@ -54,7 +54,7 @@ BAD_LOGIN = (-4, int(OpCode.AUTH), r.AuthPacket(0, "nonsense", b"a:b").encode())
 def test_request_after_bad_login_in_segment_is_ignored() -> None:
     engine = make_engine()
 
-    connected(engine).feed(requests(BAD_LOGIN, CREATE))
+    connect_peer(engine).feed(requests(BAD_LOGIN, CREATE))
 
     assert engine.tree.get("/a") is None
 
@@ -62,7 +62,7 @@ def test_request_after_bad_login_in_segment_is_ignored() -> None:
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_request_before_login_is_not_done_at_any_split(cut: int) -> None:
     engine = make_engine(EngineSettings(require_auth=frozenset({"digest"})))
-    peer, segment = connected(engine), requests(CREATE, LOGIN, CREATE)
+    peer, segment = connect_peer(engine), requests(CREATE, LOGIN, CREATE)
 
     peer.feed(segment[:cut])
     peer.feed(segment[cut:])
@@ -73,7 +73,7 @@ def test_request_before_login_is_not_done_at_any_split(cut: int) -> None:
 @pytest.mark.parametrize("op", [op for op in OpCode if op not in (OpCode.AUTH, OpCode.SASL)])
 def test_operation_without_login_closes_connection(op: OpCode) -> None:
     engine = make_engine(EngineSettings(require_auth=frozenset({"sasl"})))
-    peer = connected(engine)
+    peer = connect_peer(engine)
 
     (reply,) = peer.send(op, bytes(40))
 
@@ -82,7 +82,7 @@ def test_operation_without_login_closes_connection(op: OpCode) -> None:
 
 def test_digest_login_does_not_satisfy_required_sasl() -> None:
     engine = make_engine(EngineSettings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
-    peer = connected(engine)
+    peer = connect_peer(engine)
     peer.auth("digest", b"a:b")
 
     (reply,) = peer.send(OpCode.GET_DATA, r.GetDataRequest("/", False).encode())
@@ -92,8 +92,8 @@ def test_digest_login_does_not_satisfy_required_sasl() -> None:
 
 def test_unfinished_sasl_login_is_not_enough() -> None:
     engine = make_engine(EngineSettings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
-    peer = connected(engine)
-    begin_sasl(peer)
+    peer = connect_peer(engine)
+    start_sasl(peer)
 
     (reply,) = peer.send(OpCode.GET_DATA, r.GetDataRequest("/", False).encode())
 
@@ -102,7 +102,7 @@ def test_unfinished_sasl_login_is_not_enough() -> None:
 
 def test_moved_session_must_log_in_again() -> None:
     engine = make_engine(EngineSettings(require_auth=frozenset({"digest"})))
-    first = connected(engine)
+    first = connect_peer(engine)
     first.auth("digest", b"a:b")
     assert first.welcome is not None
     second = Peer(engine)
@@ -114,8 +114,8 @@ def test_moved_session_must_log_in_again() -> None:
 
 
 def test_null_sasl_login_does_not_satisfy_requirement() -> None:
-    engine = make_engine(settings_of("sessionRequireClientSASLAuth=true\n"))
-    peer = connected(engine)
+    engine = make_engine(parse_settings("sessionRequireClientSASLAuth=true\n"))
+    peer = connect_peer(engine)
     peer.send(OpCode.SASL, put_bytes(b""))
 
     (reply,) = peer.send(OpCode.GET_DATA, r.GetDataRequest("/", False).encode())
@@ -126,7 +126,7 @@ def test_null_sasl_login_does_not_satisfy_requirement() -> None:
 def test_required_sasl_is_not_weakened_by_digest() -> None:
     # AuthenticationHelper: with sessionRequireClientSASLAuth the scheme is sasl, regardless of enforce.auth.schemes.
     text = "sessionRequireClientSASLAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=digest\n"
-    peer = connected(make_engine(settings_of(text)))
+    peer = connect_peer(make_engine(parse_settings(text)))
     peer.auth("digest", b"any:thing")
 
     (reply,) = peer.send(OpCode.GET_DATA, r.GetDataRequest("/", False).encode())
@@ -135,34 +135,34 @@ def test_required_sasl_is_not_weakened_by_digest() -> None:
 
 
 def test_client_without_required_login_is_disconnected() -> None:
-    peer = connected(engine_with(require_auth=frozenset({"digest"})))
+    peer = connect_peer(engine_with_settings(require_auth=frozenset({"digest"})))
 
-    assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == REQUIRE_AUTH
+    assert request_error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == REQUIRE_AUTH
     assert peer.closed
 
 
-def test_one_of_required_schemes_is_enough() -> None:
-    peer = connected(engine_with(require_auth=frozenset({"digest", "sasl"}), sasl_users={"bob": "secret"}))
+def test_login_by_one_of_required_schemes_is_enough() -> None:
+    peer = connect_peer(engine_with_settings(require_auth=frozenset({"digest", "sasl"}), sasl_users={"bob": "secret"}))
 
-    assert sasl(peer, "bob", "secret").err == 0
-    assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == 0
+    assert complete_sasl(peer, "bob", "secret").err == 0
+    assert request_error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == 0
 
 
-def test_scheme_outside_required_ones_is_not_enough() -> None:
-    peer = connected(engine_with(require_auth=frozenset({"sasl"}), sasl_users={"bob": "secret"}))
+def test_login_by_scheme_that_is_not_required_is_not_enough() -> None:
+    peer = connect_peer(engine_with_settings(require_auth=frozenset({"sasl"}), sasl_users={"bob": "secret"}))
     peer.auth("digest", b"u:p")
 
-    assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == REQUIRE_AUTH
+    assert request_error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == REQUIRE_AUTH
 
 
 def test_address_satisfies_required_ip_scheme() -> None:
-    peer = connected(engine_with(require_auth=frozenset({"ip"})))
+    peer = connect_peer(engine_with_settings(require_auth=frozenset({"ip"})))
 
-    assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == 0
+    assert request_error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == 0
 
 
 def test_login_applies_to_later_requests_of_batch() -> None:
-    peer = connected(engine_with(require_auth=frozenset({"digest"})))
+    peer = connect_peer(engine_with_settings(require_auth=frozenset({"digest"})))
     proof = r.RequestHeader(-4, OpCode.AUTH).encode() + r.AuthPacket(0, "digest", b"u:p").encode()
     exists = r.RequestHeader(7, OpCode.EXISTS).encode() + r.ExistsRequest("/", False).encode()
 
@@ -172,8 +172,8 @@ def test_login_applies_to_later_requests_of_batch() -> None:
 
 
 def test_auth_check_cost_is_independent_of_identities() -> None:
-    engine = engine_with(require_auth=frozenset({"sasl"}), max_identities=100_000)
-    peer = connected(engine)
+    engine = engine_with_settings(require_auth=frozenset({"sasl"}), max_identities=100_000)
+    peer = connect_peer(engine)
     for number in range(50_000):
         peer.client.add_id("digest", f"u{number}:x")
 
@@ -187,10 +187,10 @@ def test_auth_check_cost_is_independent_of_identities() -> None:
 
 def test_client_is_refused_before_required_login() -> None:
     engine = make_engine(EngineSettings(sasl_users={"bob": "secret"}, require_auth=frozenset({"sasl"})))
-    eager, patient = connected(engine), connected(engine)
+    eager, patient = connect_peer(engine), connect_peer(engine)
 
     (refused,) = eager.send(OpCode.PING)
-    sasl(patient, "bob", "secret")
+    complete_sasl(patient, "bob", "secret")
 
     assert (refused.err, refused.zxid, refused.body, eager.closed) == (-124, 0, b"", True)
     assert patient.create("/a") == "/a"

@@ -1,4 +1,4 @@
-"""The caches of a node equal newly computed results after any change or undone change."""
+"""The caches of a node: after any change or undone change they equal newly computed results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def delete(tree: Tree, path: str) -> None:
     tree.delete(path, paths.name(path), tree.parent_of(path), tree.find(path), 1)
 
 
-def listed(folder: Node) -> Children:
+def child_names(folder: Node) -> Children:
     assert folder.children is not None
     return folder.children
 
@@ -69,43 +69,43 @@ def test_cached_list_equals_new_encoding(todo: list[int]) -> None:
 @pytest.mark.parametrize("is_listed", [False, True])
 def test_node_is_listed_again_after_undone_delete(name: str, is_listed: bool) -> None:
     tree, folder = tree_with(["a", "b", "c"])
-    listed(folder).encoded()
+    child_names(folder).encoded()
     tree.begin()
     delete(tree, f"/q/{name}")
     if is_listed:
-        listed(folder).encoded()
+        child_names(folder).encoded()
     tree.roll_back()
 
-    assert listed(folder).encoding is not None
-    assert listed(folder).encoded() == put_strs(list(listed(folder)))
-    assert set(listed(folder)) == {"a", "b", "c"}
+    assert child_names(folder).encoding is not None
+    assert child_names(folder).encoded() == put_strs(list(child_names(folder)))
+    assert set(child_names(folder)) == {"a", "b", "c"}
 
 
-def test_queue_extends_and_cuts_cached_list() -> None:
+def test_queue_operations_extend_and_cut_cached_list() -> None:
     tree, folder = tree_with(["a", "b", "c"])
-    listed(folder).encoded()
+    child_names(folder).encoded()
 
     delete(tree, "/q/a")
     tree.create("/q/d", "d", folder, b"", 0, 0, 1, 1)
 
-    assert listed(folder).encoding is not None
-    assert listed(folder).encoded() == put_strs(["b", "c", "d"])
+    assert child_names(folder).encoding is not None
+    assert child_names(folder).encoded() == put_strs(["b", "c", "d"])
 
 
 def test_delete_in_middle_cuts_cached_list() -> None:
     tree, folder = tree_with(["a", "b", "c", "d"])
-    listed(folder).encoded()
+    child_names(folder).encoded()
 
     for name in ("c", "b", "a"):
         delete(tree, f"/q/{name}")
 
-    assert listed(folder).encoding is not None
-    assert listed(folder).encoded() == put_strs(["d"])
+    assert child_names(folder).encoding is not None
+    assert child_names(folder).encoded() == put_strs(["d"])
 
 
-def test_name_recreated_and_deleted_is_not_listed() -> None:
+def test_repeatedly_recreated_and_deleted_name_is_not_listed() -> None:
     tree, folder = tree_with(["a", "b", "c"])
-    listed(folder).encoded()
+    child_names(folder).encoded()
 
     for _ in range(2):
         delete(tree, "/q/b")
@@ -113,48 +113,48 @@ def test_name_recreated_and_deleted_is_not_listed() -> None:
     delete(tree, "/q/a")
     delete(tree, "/q/b")
 
-    assert listed(folder).encoding is not None
-    assert listed(folder).encoded() == put_strs(["c"])
+    assert child_names(folder).encoding is not None
+    assert child_names(folder).encoded() == put_strs(["c"])
 
 
 def test_many_deletes_in_middle_discard_cached_list() -> None:
     tree, folder = tree_with([f"{number:03}" for number in range(200)])
-    listed(folder).encoded()
+    child_names(folder).encoded()
 
     for number in range(1, 51, 2):
-        assert listed(folder).encoding is not None
+        assert child_names(folder).encoding is not None
         delete(tree, f"/q/{number:03}")
 
-    assert listed(folder).encoding is None
-    assert listed(folder).encoded() == put_strs(list(listed(folder)))
+    assert child_names(folder).encoding is None
+    assert child_names(folder).encoded() == put_strs(list(child_names(folder)))
 
 
-def test_deletes_in_large_list_discard_it_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_larger_cached_list_survives_fewer_deletes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.core.node._MAX_SEARCHED", 200)
     tree, folder = tree_with([f"{number:02}" for number in range(10)])
-    assert len(listed(folder).encoded()) == 64
+    assert len(child_names(folder).encoded()) == 64
 
     is_kept = []
     for number in range(1, 9, 2):
         delete(tree, f"/q/{number:02}")
-        is_kept.append(listed(folder).encoding is not None)
+        is_kept.append(child_names(folder).encoding is not None)
 
     assert is_kept == [True, True, True, False]
-    assert listed(folder).encoded() == put_strs(list(listed(folder)))
+    assert child_names(folder).encoded() == put_strs(list(child_names(folder)))
 
 
 def test_many_creates_discard_cached_list() -> None:
     tree, folder = tree_with(["a"])
-    listed(folder).encoded()
+    child_names(folder).encoded()
 
     numbers = iter(range(2_000))
-    while listed(folder).encoding is not None:
+    while child_names(folder).encoding is not None:
         name = str(next(numbers))
         tree.create(f"/q/{name}", name, folder, b"", 0, 0, 1, 1)
 
     assert 1_000 < next(numbers) < 1_300
-    assert not listed(folder).added
-    assert listed(folder).encoded() == put_strs(list(listed(folder)))
+    assert not child_names(folder).added
+    assert child_names(folder).encoded() == put_strs(list(child_names(folder)))
 
 
 @pytest.mark.parametrize("is_first", [False, True])
@@ -166,17 +166,17 @@ def test_many_creates_discard_cached_list() -> None:
         pytest.param("ab", "Z\0\0\0\2ab", id="invalid name of a forged snapshot"),
     ],
 )
-def test_name_is_not_removed_from_within_longer_name(
+def test_deleted_name_is_not_cut_out_of_longer_name(
     name: str, other: str, is_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zoolet.server.core.node._MAX_SEARCHED", 1 << 30)
     tree, folder = tree_with([name, "middle", other] if is_first else [other, "middle", name])
     tree.create("/q/end", "end", folder, b"", 0, 0, 1, 1)
-    assert listed(folder).encoded().count(put_strs([name])[4:]) == 2
+    assert child_names(folder).encoded().count(put_strs([name])[4:]) == 2
 
     delete(tree, f"/q/{name}")
 
-    assert listed(folder).encoded() == put_strs(list(listed(folder)))
+    assert child_names(folder).encoded() == put_strs(list(child_names(folder)))
 
 
 CHANGES: dict[str, Callable[[Tree, Node], object]] = {
@@ -192,7 +192,7 @@ CHANGES: dict[str, Callable[[Tree, Node], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 @pytest.mark.parametrize("is_read", [False, True], ids=["unread", "read"])
-def test_caches_show_state_before_undone_change(change: Callable[[Tree, Node], object], is_read: bool) -> None:
+def test_rolled_back_change_restores_cached_state(change: Callable[[Tree, Node], object], is_read: bool) -> None:
     tree = Tree()
     tree.create("/a", "a", tree.root, b"old", 0, 0, 1, 1)
     node = tree.find("/a")

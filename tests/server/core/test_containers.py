@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.calls import connected
+from support.calls import connect_peer
 from support.engine import make_engine
 
 from zoolet.protocol import records as r
@@ -15,7 +15,7 @@ from zoolet.server.core.settings import EngineSettings
 
 def test_container_is_deleted_after_last_child() -> None:
     engine = make_engine(EngineSettings(container_check_interval=500))
-    peer = connected(engine)
+    peer = connect_peer(engine)
     peer.call(OpCode.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
     peer.create("/c/x")
     peer.delete("/c/x")
@@ -30,9 +30,9 @@ def test_container_is_deleted_after_last_child() -> None:
     assert peer.receive() == [(4, "/")]
 
 
-def test_container_that_never_had_child_stays() -> None:
+def test_container_that_never_had_a_child_is_kept() -> None:
     engine = make_engine(EngineSettings(container_check_interval=500))
-    peer = connected(engine)
+    peer = connect_peer(engine)
     peer.call(OpCode.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
 
     engine.set_time(10**9, 500)
@@ -41,9 +41,9 @@ def test_container_that_never_had_child_stays() -> None:
     assert peer.children("/") == ["c", "zookeeper"]
 
 
-def test_only_setting_its_data_keeps_a_ttl_node_alive() -> None:
+def test_only_set_data_extends_life_of_ttl_node() -> None:
     engine = make_engine(EngineSettings(container_check_interval=100))
-    peer = connected(engine)
+    peer = connect_peer(engine)
     peer.call(OpCode.CREATE_TTL, r.CreateTTLRequest("/kept", b"", OPEN_ACL_UNSAFE, 5, 1000))
     peer.call(OpCode.CREATE_TTL, r.CreateTTLRequest("/read", b"", OPEN_ACL_UNSAFE, 5, 1000))
     engine.set_time(900, 900)
@@ -58,28 +58,32 @@ def test_only_setting_its_data_keeps_a_ttl_node_alive() -> None:
 
 @pytest.fixture
 def three_due(monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """Return an engine with three TTL nodes that are due and one that is not. A tick checks two of them."""
+    """An engine with three TTL nodes that are due and one that is not. Each tick checks two nodes."""
     monkeypatch.setattr("zoolet.server.core.engine.MAX_CHECKED_PER_TICK", 2)
     engine = make_engine(EngineSettings(container_check_interval=100))
-    peer = connected(engine)
+    peer = connect_peer(engine)
     for name, ttl in (("a", 50), ("b", 5_000), ("c", 50), ("d", 50)):
         peer.call(OpCode.CREATE_TTL, r.CreateTTLRequest(f"/{name}", b"", OPEN_ACL_UNSAFE, 5, ttl))
     engine.set_time(100, 100)
     return engine
 
 
-def left(engine: Engine) -> str:
+def remaining_names(engine: Engine) -> str:
     return "".join(engine.tree.root.children or ()).replace("zookeeper", "")
 
 
 def test_search_for_due_nodes_takes_several_ticks(three_due: Engine) -> None:
-    assert [(three_due.tick(), left(three_due)) for _ in range(3)] == [(True, "bcd"), (True, "b"), (False, "b")]
+    assert [(three_due.tick(), remaining_names(three_due)) for _ in range(3)] == [
+        (True, "bcd"),
+        (True, "b"),
+        (False, "b"),
+    ]
 
 
-def test_tick_ends_after_some_deletes(three_due: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tick_reaps_limited_number_of_nodes(three_due: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.core.engine.MAX_REAPED_PER_TICK", 1)
 
-    assert [(three_due.tick(), left(three_due)) for _ in range(4)] == [
+    assert [(three_due.tick(), remaining_names(three_due)) for _ in range(4)] == [
         (True, "bcd"),
         (True, "bd"),
         (True, "b"),
@@ -87,28 +91,28 @@ def test_tick_ends_after_some_deletes(three_due: Engine, monkeypatch: pytest.Mon
     ]
 
 
-def test_search_is_finished_before_the_next_starts(three_due: Engine) -> None:
+def test_search_for_due_nodes_ends_before_next_one_starts(three_due: Engine) -> None:
     three_due.tick()
     three_due.set_time(200, 200)
 
-    assert (three_due.tick(), left(three_due)) == (True, "b")
+    assert (three_due.tick(), remaining_names(three_due)) == (True, "b")
 
 
-def test_node_deleted_during_search_is_skipped(three_due: Engine) -> None:
+def test_due_node_deleted_during_search_is_skipped(three_due: Engine) -> None:
     three_due.tick()
-    connected(three_due).delete("/c")
+    connect_peer(three_due).delete("/c")
 
-    assert (three_due.tick(), left(three_due)) == (True, "b")
+    assert (three_due.tick(), remaining_names(three_due)) == (True, "b")
 
 
-def test_search_stops_when_tree_is_cleared(three_due: Engine) -> None:
+def test_search_for_due_nodes_stops_when_tree_is_cleared(three_due: Engine) -> None:
     three_due.tick()
     three_due.clear()
 
-    assert (three_due.tick(), left(three_due)) == (False, "")
+    assert (three_due.tick(), remaining_names(three_due)) == (False, "")
 
 
 def test_reap_deletes_all_due_nodes(three_due: Engine) -> None:
     three_due.reap()
 
-    assert left(three_due) == "b"
+    assert remaining_names(three_due) == "b"

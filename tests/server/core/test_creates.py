@@ -6,7 +6,7 @@ Source: PrepRequestProcessor.pRequest2TxnCreate.
 from __future__ import annotations
 
 import pytest
-from support.calls import NOW, at, connected, create, create_ttl, creating, deleting, multi, session_of
+from support.calls import NOW, connect_peer, create, create_op, create_ttl, delete_op, multi, read_session_id, tick_at
 from support.engine import make_engine
 from support.frames import string, unhex
 from support.numbers import BAD_ARGUMENTS, CONTAINER, EPHEMERAL, OK, SEQUENTIAL, UNIMPLEMENTED
@@ -21,7 +21,7 @@ from zoolet.server.core.settings import EngineSettings
 # --- a new node ---
 
 
-def test_first_create_has_bytes_of_zookeeper(peer):
+def test_create_reply_equals_bytes_of_zookeeper(peer):
     raw = peer.feed(
         unhex("00000033 00000001 00000001 00000002 2f68 00000002 6869 00000001 0000001f 00000005")
         + b"world"
@@ -33,8 +33,8 @@ def test_first_create_has_bytes_of_zookeeper(peer):
     assert raw == unhex("00000016 00000001 0000000000000002 00000000 00000002 2f68")
 
 
-def test_new_node_has_creation_in_all_zxids_and_times(engine, peer):
-    at(engine, 100)
+def test_zxids_and_times_of_new_node_are_those_of_creation(engine, peer):
+    tick_at(engine, 100)
 
     reply = create(peer, "/n", op=OpCode.CREATE2, data=b"abc")
 
@@ -45,7 +45,7 @@ def test_new_node_has_creation_in_all_zxids_and_times(engine, peer):
 def test_ephemeral_has_its_session_as_owner(peer, other):
     peer.create("/e", flags=EPHEMERAL)
 
-    assert other.exists("/e").ephemeralOwner == session_of(peer)
+    assert other.exists("/e").ephemeralOwner == read_session_id(peer)
 
 
 # --- sequence numbers ---
@@ -62,7 +62,7 @@ def test_sequence_number_counts_children_ever_created(peer):
     assert (first, second, fourth) == ("/p/a-0000000000", "/p/0000000001", "/p/a-0000000003")
 
 
-def test_deletions_keep_sequence_number(peer):
+def test_deletions_do_not_advance_sequence_number(peer):
     peer.create("/p")
     peer.create("/p/plain")
     peer.delete("/p/plain")
@@ -70,12 +70,12 @@ def test_deletions_keep_sequence_number(peer):
     assert peer.create("/p/a-", flags=SEQUENTIAL) == "/p/a-0000000001"
 
 
-def test_failed_creates_and_multis_keep_sequence(peer):
+def test_failed_creates_and_multis_do_not_advance_sequence(peer):
     peer.create("/p")
     peer.create("/p/plain")
     create(peer, "/p/plain")
     create(peer, "/p/a-", SEQUENTIAL, acl=())
-    multi(peer, creating("/p/a-", SEQUENTIAL), deleting("/none"))
+    multi(peer, create_op("/p/a-", SEQUENTIAL), delete_op("/none"))
 
     assert peer.create("/p/a-", flags=SEQUENTIAL) == "/p/a-0000000001"
 
@@ -147,7 +147,7 @@ def test_ttl_is_limited_to_forty_bits(peer, ttl, err):
     assert create_ttl(peer, "/t", ttl).err == err
 
 
-def test_sequential_ttl_node_and_container_get_numbers(peer):
+def test_sequential_ttl_node_and_container_get_sequence_number(peer):
     ttl = create_ttl(peer, "/t-", 1000, flags=6)
     container = create(peer, "/c-", SEQUENTIAL, op=OpCode.CREATE_CONTAINER)
 
@@ -158,14 +158,14 @@ def test_sequential_ttl_node_and_container_get_numbers(peer):
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.CREATE2])
 @pytest.mark.parametrize(("extended", "err"), [(True, BAD_ARGUMENTS), (False, UNIMPLEMENTED)])
 def test_plain_create_with_ttl_flags_is_refused(op, extended, err):
-    peer = connected(make_engine(EngineSettings(extended_types=extended)))
+    peer = connect_peer(make_engine(EngineSettings(extended_types=extended)))
 
     assert create(peer, "/t", flags=5, op=op).err == err
     assert create(peer, "/t", flags=6, op=op).err == err
 
 
 def test_ttl_create_without_ttl_nodes_is_unimplemented():
-    peer = connected(make_engine(EngineSettings(extended_types=False)))
+    peer = connect_peer(make_engine(EngineSettings(extended_types=False)))
 
     assert create_ttl(peer, "/t", 1000).err == UNIMPLEMENTED
     assert create_ttl(peer, "/t", -5).err == UNIMPLEMENTED
@@ -187,7 +187,7 @@ def test_valid_ttl_with_non_ttl_flags_is_refused(peer, flags):
 
 
 @pytest.mark.parametrize("compat", [V3_8, V3_9])
-def test_plain_flags_of_ttl_create_are_bad_if_disabled(compat: Compat) -> None:
+def test_ttl_create_with_plain_flags_fails_if_ttl_is_disabled(compat: Compat) -> None:
     peer = Peer(make_engine(EngineSettings(compat=compat, extended_types=False)))
     peer.connect()
 

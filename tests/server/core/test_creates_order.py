@@ -6,7 +6,7 @@ Source: PrepRequestProcessor.pRequest2TxnCreate, PathUtils.validatePath.
 from __future__ import annotations
 
 import pytest
-from support.calls import create, error, only, set_acl
+from support.calls import create, request_error, set_acl, single_entry_acl
 from support.frames import unhex
 from support.numbers import (
     BAD_ARGUMENTS,
@@ -36,7 +36,7 @@ def test_invalid_acl_precedes_missing_parent(peer):
 def test_missing_permission_precedes_existing_node(peer):
     peer.create("/p")
     peer.create("/p/x")
-    set_acl(peer, "/p", only(Perm.ALL & ~Perm.CREATE))
+    set_acl(peer, "/p", single_entry_acl(Perm.ALL & ~Perm.CREATE))
 
     assert create(peer, "/p/x").err == NO_AUTH
 
@@ -44,7 +44,7 @@ def test_missing_permission_precedes_existing_node(peer):
 @pytest.mark.parametrize(
     ("path", "err"), [("/", NODE_EXISTS), ("a/b", NO_NODE), ("ab", BAD_ARGUMENTS), ("", BAD_ARGUMENTS)]
 )
-def test_create_checks_parent_before_whole_path(peer, path, err):
+def test_create_checks_parent_before_rest_of_path(peer, path, err):
     assert create(peer, path).err == err
 
 
@@ -62,7 +62,7 @@ def test_invalid_path_precedes_invalid_acl(peer, path):
 
 
 def test_missing_permission_precedes_illegal_name(peer):
-    peer.create("/p", acl=only(Perm.READ))
+    peer.create("/p", acl=single_entry_acl(Perm.READ))
 
     assert create(peer, "/p/").err == NO_AUTH
     assert create(peer, "/p/\x01").err == NO_AUTH
@@ -139,7 +139,7 @@ def test_characters_in_forbidden_ranges_are_refused(peer, character):
 
 
 @pytest.mark.parametrize("character", [" ", "~", "\xa0", "\u2028", "\ud7ff", "\uf900", "\uffef"])
-def test_nearest_allowed_characters_are_accepted(peer, character):
+def test_characters_next_to_forbidden_ranges_are_accepted(peer, character):
     assert peer.create(f"/a{character}b") == f"/a{character}b"
     assert peer.children("/") == sorted([f"a{character}b", "zookeeper"])
 
@@ -151,4 +151,4 @@ def test_path_with_malformed_utf_8_is_refused(peer, raw):
         len(path).to_bytes(4, "big") + path + unhex("00000000") + r.SetACLRequest("", OPEN_ACL_UNSAFE, 0).encode()[4:]
     )
 
-    assert error(peer, OpCode.CREATE, body) == BAD_ARGUMENTS
+    assert request_error(peer, OpCode.CREATE, body) == BAD_ARGUMENTS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.calls import ask, connected, create, error, last_zxid, renew, session_of
+from support.calls import connect_peer, create, last_zxid, read_session_id, request_error, request_reply, resume_session
 from support.engine import make_engine
 from support.frames import request, string, unhex
 from support.numbers import (
@@ -28,7 +28,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.settings import EngineSettings
 
-# --- zxids ---
+# --- zxids that requests consume ---
 
 
 def test_failed_writes_consume_a_zxid(peer):
@@ -61,10 +61,10 @@ def test_failed_writes_consume_a_zxid(peer):
         (OpCode.RECONFIG, r.ReconfigRequest(None, None, None, -1), RECONFIG_DISABLED),
     ],
 )
-def test_every_kind_of_failed_write_consumes_a_zxid(peer, op, body, err):
+def test_each_failed_write_operation_consumes_zxid(peer, op, body, err):
     before = last_zxid(peer)
 
-    reply = ask(peer, op, body)
+    reply = request_reply(peer, op, body)
 
     assert (reply.err, reply.zxid, reply.body) == (err, before + 1, b"")
     assert last_zxid(peer) == before + 1
@@ -81,10 +81,10 @@ def test_every_kind_of_failed_write_consumes_a_zxid(peer, op, body, err):
         (OpCode.MULTI_READ, wire.END),
     ],
 )
-def test_reads_consume_no_zxid_even_when_they_fail(peer, op, body):
+def test_successful_and_failed_reads_consume_no_zxid(peer, op, body):
     before = last_zxid(peer)
 
-    reply = ask(peer, op, body)
+    reply = request_reply(peer, op, body)
 
     assert reply.zxid == before
     assert last_zxid(peer) == before
@@ -112,7 +112,7 @@ def test_ping_reply_has_xid_minus_two(peer):
 
 
 @pytest.mark.parametrize("xid", [-1, -2, -4, -8, 0, 2**31 - 1, -(2**31)])
-def test_other_operations_echo_any_xid(peer, xid):
+def test_reply_to_read_echoes_any_xid(peer, xid):
     raw = peer.feed(request(xid, OpCode.GET_DATA, r.GetDataRequest("/none", False)))
 
     assert raw == unhex("00000010") + xid.to_bytes(4, "big", signed=True) + unhex("0000000000000001 ffffff9b")
@@ -133,10 +133,10 @@ def test_session_survives_unknown_operation(peer):
     peer.create("/e", flags=EPHEMERAL)
     peer.send(50)
 
-    second = renew(peer)
+    second = resume_session(peer)
 
     assert second.welcome == peer.welcome
-    assert second.exists("/e").ephemeralOwner == session_of(peer)
+    assert second.exists("/e").ephemeralOwner == read_session_id(peer)
 
 
 def test_unknown_operation_takes_no_zxid(peer, other):
@@ -165,7 +165,7 @@ def test_delete_container_request_disconnects(peer, other):
 
 
 def test_in_3_8_internal_container_delete_takes_zxid():
-    peer = connected(make_engine(EngineSettings(compat=V3_8)))
+    peer = connect_peer(make_engine(EngineSettings(compat=V3_8)))
     before = last_zxid(peer)
 
     raw = peer.feed(request(9, OpCode.DELETE_CONTAINER, string("/c")))
@@ -177,7 +177,7 @@ def test_in_3_8_internal_container_delete_takes_zxid():
 @pytest.mark.parametrize("compat", [{}, {"compat": V3_8}])
 @pytest.mark.parametrize("path", ["/", "/none"])
 def test_check_outside_multi_disconnects(compat, path):
-    peer = connected(make_engine(EngineSettings(**compat)))
+    peer = connect_peer(make_engine(EngineSettings(**compat)))
 
     raw = peer.feed(request(9, OpCode.CHECK, r.CheckVersionRequest(path, -1)))
 
@@ -207,7 +207,7 @@ def test_undecodable_body_keeps_connection_open(peer):
 def test_undecodable_write_takes_no_zxid(peer):
     before = last_zxid(peer)
 
-    reply = ask(peer, OpCode.SET_DATA, string("/"))
+    reply = request_reply(peer, OpCode.SET_DATA, string("/"))
 
     assert reply.zxid == before
     assert last_zxid(peer) == before
@@ -215,18 +215,18 @@ def test_undecodable_write_takes_no_zxid(peer):
 
 @pytest.mark.parametrize("path_length", ["fffffffe", "80000000", "7fffffff", "00000003"])
 def test_invalid_length_in_body_is_marshalling_error(peer, path_length):
-    reply = ask(peer, OpCode.EXISTS, unhex(path_length) + b"/\0")
+    reply = request_reply(peer, OpCode.EXISTS, unhex(path_length) + b"/\0")
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
     assert not peer.closed
 
 
 def test_bytes_after_body_are_ignored(peer):
-    assert error(peer, OpCode.EXISTS, string("/") + b"\0" + b"more") == OK
+    assert request_error(peer, OpCode.EXISTS, string("/") + b"\0" + b"more") == OK
 
 
 def test_in_3_8_undecodable_write_takes_zxid(old):
-    reply = ask(old, OpCode.SET_DATA, string("/"))
+    reply = request_reply(old, OpCode.SET_DATA, string("/"))
 
     assert (reply.err, reply.zxid) == (MARSHALLING_ERROR, 2)
     assert last_zxid(old) == 2

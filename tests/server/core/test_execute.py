@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.calls import NOW, connected
-from support.engine import keep_log, make_engine
+from support.calls import NOW, connect_peer
+from support.engine import attach_journal, make_engine
 from support.peer import Peer
 from support.rows import for_each
 
@@ -32,11 +32,11 @@ WRITES = {
 
 def _pair(compat):
     """Return two clients of equal servers."""
-    return [connected(make_engine(EngineSettings(compat=compat), now=NOW)) for _ in range(2)]
+    return [connect_peer(make_engine(EngineSettings(compat=compat), now=NOW)) for _ in range(2)]
 
 
 def _executed(peer: Peer, op: int, body: bytes) -> tuple[int, bytes]:
-    """Execute a request for a client; return the error and the body of the reply."""
+    """Execute a request for a client without its connection. Return the error and the body of the reply."""
     try:
         return 0, peer.engine.execute(peer.client, 1, op, body)
     except ZooKeeperError as error:
@@ -45,9 +45,9 @@ def _executed(peer: Peer, op: int, body: bytes) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize("compat", [V3_8, V3_9], ids=lambda each: each.release)
 @for_each("write", WRITES.values())
-def test_execute_answers_and_logs_as_a_connection_does(compat, write):
+def test_execute_answers_and_logs_like_connection(compat, write):
     sender, executor = _pair(compat)
-    logs = [keep_log(each.engine) for each in (sender, executor)]
+    logs = [attach_journal(each.engine) for each in (sender, executor)]
 
     (reply,) = sender.send(*write, xid=1)
     executed = _executed(executor, *write)

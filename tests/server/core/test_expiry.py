@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.calls import REFUSED, at, connected, last_zxid, pass_time, ping, renew, session_of
+from support.calls import REFUSED, connect_peer, last_zxid, pass_time, ping, read_session_id, resume_session, tick_at
 from support.engine import make_engine
 from support.frames import request
 from support.numbers import EPHEMERAL
@@ -24,7 +24,7 @@ from zoolet.server.core.expiry import NEVER, Expiry
 def test_tick_expires_limited_number_of_sessions(engine, peer):
     for _ in range(MAX_EXPIRED_PER_TICK + 1):
         engine.sessions.open(engine.sessions.new_id(), 4_000, 0)
-    at(engine, 5_999)
+    tick_at(engine, 5_999)
     before = len(engine.sessions.alive)
 
     engine.set_time(6_000, 6_000)
@@ -35,10 +35,10 @@ def test_tick_expires_limited_number_of_sessions(engine, peer):
     assert len(engine.sessions.alive) == before - MAX_EXPIRED_PER_TICK - 1
 
 
-def test_sessions_with_many_nodes_expire_in_parts(engine, monkeypatch):
+def test_sessions_with_many_nodes_expire_over_several_ticks(engine, monkeypatch):
     monkeypatch.setattr("zoolet.server.core.engine.MAX_DELETED_PER_TICK", 10)
     for owner in range(3):
-        peer = connected(engine)
+        peer = connect_peer(engine)
         for number in range(6):
             peer.create(f"/{owner}{number}", b"", 1)
     engine.set_time(1_000_000, 1_000_000)
@@ -46,7 +46,7 @@ def test_sessions_with_many_nodes_expire_in_parts(engine, monkeypatch):
     assert [(engine.tick(), len(engine.sessions.alive)) for _ in range(2)] == [(True, 1), (False, 0)]
 
 
-def test_cost_of_due_session_does_not_grow_with_number():
+def test_expiry_cost_is_independent_of_session_count():
     class Item:
         deadline = NEVER
 
@@ -67,12 +67,12 @@ def test_cost_of_due_session_does_not_grow_with_number():
 
 @pytest.mark.parametrize(("connect_at", "gone_at"), [(0, 6_000), (1_500, 6_000), (1_999, 6_000), (2_000, 8_000)])
 def test_expiry_is_rounded_up_to_tick(engine, peer, connect_at, gone_at):
-    at(engine, connect_at)
-    connected(engine, timeout=4_000).create("/e", flags=EPHEMERAL)
+    tick_at(engine, connect_at)
+    connect_peer(engine, timeout=4_000).create("/e", flags=EPHEMERAL)
 
-    at(engine, gone_at - 1)
+    tick_at(engine, gone_at - 1)
     before = peer.children("/")
-    at(engine, gone_at)
+    tick_at(engine, gone_at)
     after = peer.children("/")
 
     assert before == ["e", "zookeeper"]
@@ -80,21 +80,21 @@ def test_expiry_is_rounded_up_to_tick(engine, peer, connect_at, gone_at):
 
 
 def test_session_never_expires_before_timeout(engine):
-    peer = connected(engine, timeout=4_000)
+    peer = connect_peer(engine, timeout=4_000)
 
     pass_time(engine, 0, 4_000, 1, lambda: None)
 
     assert not peer.closed
-    assert renew(peer).welcome == peer.welcome._replace(timeout_ms=40_000)
+    assert resume_session(peer).welcome == peer.welcome._replace(timeout_ms=40_000)
 
 
 def test_expiry_is_silent_and_uses_one_zxid(engine, peer):
-    silent = connected(engine, timeout=4_000)
+    silent = connect_peer(engine, timeout=4_000)
     silent.create("/e1", flags=EPHEMERAL)
     silent.create("/e2", flags=EPHEMERAL)
     before = last_zxid(peer)
 
-    at(engine, 6_000)
+    tick_at(engine, 6_000)
 
     assert silent.closed
     assert silent.pop_output() == b""
@@ -103,10 +103,10 @@ def test_expiry_is_silent_and_uses_one_zxid(engine, peer):
 
 
 @pytest.mark.parametrize(("first", "second", "alive"), [(4_000, 20_000, True), (20_000, 4_000, False)])
-def test_renewed_timeout_applies(engine, peer, first, second, alive):
-    renew(connected(engine, timeout=first), timeout=second).create("/e", flags=EPHEMERAL)
+def test_timeout_of_resumed_session_applies(engine, peer, first, second, alive):
+    resume_session(connect_peer(engine, timeout=first), timeout=second).create("/e", flags=EPHEMERAL)
 
-    at(engine, 10_000)
+    tick_at(engine, 10_000)
 
     assert (peer.children("/") == ["e", "zookeeper"]) is alive
 
@@ -115,19 +115,19 @@ def test_renewed_timeout_applies(engine, peer, first, second, alive):
 
 
 def test_auth_is_not_a_heartbeat(engine):
-    peer = connected(engine, timeout=4_000)
+    peer = connect_peer(engine, timeout=4_000)
 
     pass_time(engine, 0, 5_500, 500, lambda: peer.auth("digest", b"u:p"))
     alive = not peer.closed
-    at(engine, 6_000)
+    tick_at(engine, 6_000)
 
     assert alive
     assert peer.closed
-    assert renew(peer).welcome == REFUSED
+    assert resume_session(peer).welcome == REFUSED
 
 
 def test_ping_is_a_heartbeat(engine):
-    peer = connected(engine, timeout=4_000)
+    peer = connect_peer(engine, timeout=4_000)
 
     pass_time(engine, 0, 20_000, 500, lambda: ping(peer))
 
@@ -135,34 +135,34 @@ def test_ping_is_a_heartbeat(engine):
 
 
 def test_sasl_is_not_a_heartbeat_and_takes_no_zxid(engine, peer):
-    silent = connected(engine, timeout=4_000)
+    silent = connect_peer(engine, timeout=4_000)
     before = last_zxid(peer)
 
     pass_time(engine, 0, 5_500, 500, lambda: silent.feed(request(5, OpCode.SASL, r.GetSASLRequest(b""))))
     alive = not silent.closed
     after = last_zxid(peer)
-    at(engine, 6_000)
+    tick_at(engine, 6_000)
 
     assert alive
     assert after == before
     assert silent.closed
 
 
-def test_no_session_expires_while_log_fails() -> None:
+def test_sessions_do_not_expire_while_log_fails() -> None:
     engine = make_engine()
-    peer = connected(engine, timeout=6000)
+    peer = connect_peer(engine, timeout=6000)
     engine.refuse_writes("the log cannot be written", frozen=True)
-    at(engine, 60_000)
+    tick_at(engine, 60_000)
 
     engine.tick()
-    assert session_of(peer) in engine.sessions.alive
+    assert read_session_id(peer) in engine.sessions.alive
 
     engine.refuse_writes("", frozen=False)
-    at(engine, 120_000)
-    assert session_of(peer) not in engine.sessions.alive
+    tick_at(engine, 120_000)
+    assert read_session_id(peer) not in engine.sessions.alive
 
 
-def test_highest_id_is_last_assigned_session_id() -> None:
+def test_highest_id_equals_last_assigned_session_id() -> None:
     sessions = make_engine().sessions
     first = sessions.highest_id
 

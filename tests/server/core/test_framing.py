@@ -7,7 +7,7 @@ import time
 import tracemalloc
 
 import pytest
-from support.calls import connected, engine_with, renew
+from support.calls import connect_peer, engine_with_settings, resume_session
 from support.engine import make_engine
 from support.frames import HELLO, create, unhex
 from support.log import Log
@@ -22,7 +22,7 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import EngineSettings
 
-# --- lengths ---
+# --- lengths of frames ---
 
 
 @pytest.mark.parametrize("payload", [b"", b"\0", b"\0\0", bytes(4), bytes(7)])
@@ -31,11 +31,11 @@ def test_frame_too_short_for_header_is_closed_silently(peer, payload):
 
     assert raw == b""
     assert peer.closed
-    assert renew(peer).welcome == peer.welcome
+    assert resume_session(peer).welcome == peer.welcome
 
 
 @pytest.mark.parametrize("length", ["ffffffff", "80000000", "00100000", "7fffffff"])
-def test_invalid_length_closes_connection(peer, length):
+def test_invalid_frame_length_closes_connection(peer, length):
     raw = peer.feed(unhex(length))
 
     assert raw == b""
@@ -44,7 +44,7 @@ def test_invalid_length_closes_connection(peer, length):
 
 def test_oversized_frame_is_counted_and_logged() -> None:
     log = Log()
-    engine = engine_with(log)
+    engine = engine_with_settings(log)
     connection = ServerConnection(engine, ClientConnection("192.0.2.7", 4711))
 
     connection.receive_data(b"\x7f\0\0\0")
@@ -54,9 +54,9 @@ def test_oversized_frame_is_counted_and_logged() -> None:
 
 
 @pytest.mark.parametrize(("first", "name"), [(b"GET / HTTP/1.1", "HTTP"), (b"\x16\x03\x01\x02\0", "TLS")])
-def test_other_protocol_is_named_in_log(first: bytes, name: str) -> None:
+def test_log_names_foreign_protocol(first: bytes, name: str) -> None:
     log = Log()
-    connection = ServerConnection(engine_with(log), ClientConnection("192.0.2.7", 4711))
+    connection = ServerConnection(engine_with_settings(log), ClientConnection("192.0.2.7", 4711))
 
     connection.receive_data(first)
 
@@ -75,7 +75,7 @@ def test_frame_at_limit_is_accepted(peer):
 # --- unfinished requests ---
 
 
-def test_small_part_of_request_is_kept_despite_others() -> None:
+def test_small_partial_request_is_kept_next_to_large_one() -> None:
     engine = make_engine(EngineSettings(max_partial_request_bytes=1_000))
     hog, small = ServerConnection(engine, ClientConnection()), ServerConnection(engine, ClientConnection())
     hog.receive_data((100_000).to_bytes(4, "big") + bytes(990))
@@ -85,24 +85,24 @@ def test_small_part_of_request_is_kept_despite_others() -> None:
     assert not small.client.closing
 
 
-def half_a_request(peer: Peer, size: int) -> None:
+def send_partial_request(peer: Peer, size: int) -> None:
     """Announce a long request, and send *size* bytes of it, including the length."""
     peer.feed(pack_int(1_000_000) + bytes(size - 4))
 
 
 @pytest.fixture
 def _no_free_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count an unfinished request from its first byte."""
+    """Set the number of uncounted bytes per connection to 0, so unfinished requests count from their first byte."""
     monkeypatch.setattr("zoolet.server.core.server_connection.FREE_PARTIAL_BYTES", 0)
 
 
 @pytest.mark.usefixtures("_no_free_bytes")
-def test_unfinished_requests_are_limited_in_total(log: Log) -> None:
-    engine = engine_with(log, max_partial_request_bytes=10_000)
-    first, second = connected(engine), connected(engine)
+def test_bytes_of_unfinished_requests_are_limited_in_total(log: Log) -> None:
+    engine = engine_with_settings(log, max_partial_request_bytes=10_000)
+    first, second = connect_peer(engine), connect_peer(engine)
 
-    half_a_request(first, 6_000)
-    half_a_request(second, 4_001)
+    send_partial_request(first, 6_000)
+    send_partial_request(second, 4_001)
 
     assert (first.closed, second.closed) == (False, True)
     assert engine.partial_requests == 6_000
@@ -111,20 +111,20 @@ def test_unfinished_requests_are_limited_in_total(log: Log) -> None:
 
 
 def test_unfinished_requests_at_limit_are_kept() -> None:
-    engine = engine_with(max_partial_request_bytes=10_000)
-    first, second = connected(engine), connected(engine)
+    engine = engine_with_settings(max_partial_request_bytes=10_000)
+    first, second = connect_peer(engine), connect_peer(engine)
 
-    half_a_request(first, 6_000)
-    half_a_request(second, 4_000)
+    send_partial_request(first, 6_000)
+    send_partial_request(second, 4_000)
 
     assert (first.closed, second.closed, engine.partial_requests) == (False, False, 10_000)
 
 
 @pytest.mark.usefixtures("_no_free_bytes")
-def test_each_piece_of_a_request_is_counted() -> None:
-    engine = engine_with(max_partial_request_bytes=10_000)
-    peer = connected(engine)
-    half_a_request(peer, 1_000)
+def test_each_piece_of_unfinished_request_counts_toward_limit() -> None:
+    engine = engine_with_settings(max_partial_request_bytes=10_000)
+    peer = connect_peer(engine)
+    send_partial_request(peer, 1_000)
 
     pieces = [(peer.feed(bytes(3_000)), peer.closed)[1] for _ in range(4)]
 
@@ -133,7 +133,7 @@ def test_each_piece_of_a_request_is_counted() -> None:
 
 
 def test_request_in_tiny_pieces_takes_little_memory() -> None:
-    peer = connected(make_engine())
+    peer = connect_peer(make_engine())
     peer.feed(pack_int(1_000_000))
 
     tracemalloc.start()
@@ -146,7 +146,7 @@ def test_request_in_tiny_pieces_takes_little_memory() -> None:
 
 
 def test_request_in_pieces_of_every_size_is_answered() -> None:
-    peer = connected(make_engine())
+    peer = connect_peer(make_engine())
     data = bytes(range(256)) * 1_000
     peer.create("/a")
     body = r.SetDataRequest("/a", data, -1).encode()
@@ -162,9 +162,9 @@ def test_request_in_pieces_of_every_size_is_answered() -> None:
     assert peer.get("/a")[0] == data
 
 
-def test_complete_request_is_not_counted() -> None:
-    engine = engine_with()
-    peer = connected(engine)
+def test_completed_request_releases_its_unfinished_bytes() -> None:
+    engine = engine_with_settings()
+    peer = connect_peer(engine)
     whole = frame(r.RequestHeader(1, OpCode.EXISTS).encode() + put_str("/" + "a" * 5_000) + b"\0")
 
     peer.feed(whole[:3_000])
@@ -175,9 +175,9 @@ def test_complete_request_is_not_counted() -> None:
     assert len(answer) == 20
 
 
-def test_unfinished_request_after_whole_one_is_counted() -> None:
-    engine = engine_with()
-    peer = connected(engine)
+def test_unfinished_bytes_after_complete_request_are_counted() -> None:
+    engine = engine_with_settings()
+    peer = connect_peer(engine)
     whole = frame(r.RequestHeader(1, OpCode.EXISTS).encode() + put_str("/") + b"\0")
 
     peer.feed(whole + whole[:10])
@@ -186,9 +186,9 @@ def test_unfinished_request_after_whole_one_is_counted() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 4, 10, 5_000])
-def test_closed_connection_has_no_unfinished_request(size: int) -> None:
-    engine = engine_with()
-    peer = connected(engine)
+def test_lost_client_has_no_unfinished_bytes(size: int) -> None:
+    engine = engine_with_settings()
+    peer = connect_peer(engine)
     peer.feed((pack_int(1_000_000) + bytes(5_000))[:size])
     assert engine.partial_requests == size
 
@@ -198,8 +198,8 @@ def test_closed_connection_has_no_unfinished_request(size: int) -> None:
 
 
 @pytest.mark.usefixtures("_no_free_bytes")
-def test_unfinished_handshake_is_counted() -> None:
-    engine = engine_with(max_partial_request_bytes=10)
+def test_unfinished_handshake_counts_toward_limit() -> None:
+    engine = engine_with_settings(max_partial_request_bytes=10)
     peer = Peer(engine)
 
     peer.feed(HELLO[:11])
@@ -208,22 +208,22 @@ def test_unfinished_handshake_is_counted() -> None:
 
 
 @pytest.mark.usefixtures("_no_free_bytes")
-def test_refused_partial_request_is_no_longer_counted() -> None:
-    engine = engine_with(max_partial_request_bytes=10_000)
-    first, second = connected(engine), connected(engine)
-    half_a_request(first, 6_000)
+def test_refused_partial_request_releases_its_bytes() -> None:
+    engine = engine_with_settings(max_partial_request_bytes=10_000)
+    first, second = connect_peer(engine), connect_peer(engine)
+    send_partial_request(first, 6_000)
     first.feed(bytes(6_000))
 
-    half_a_request(second, 9_000)
+    send_partial_request(second, 9_000)
 
     assert (first.closed, second.closed) == (True, False)
 
 
-# --- pieces ---
+# --- frames in pieces ---
 
 
 def feed_byte_by_byte(size: int) -> float:
-    """Feed a connection a frame of *size* bytes one byte at a time; return the seconds of CPU."""
+    """Feed a frame of *size* bytes to a connection byte by byte. Return the seconds of CPU."""
     connection = ServerConnection(make_engine(), ClientConnection())
     connection.receive_data(HELLO)
     connection.client.outbox.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.calls import NOW, REFUSED, at, connected, last_zxid, renew, session_of
+from support.calls import NOW, REFUSED, connect_peer, last_zxid, read_session_id, resume_session, tick_at
 from support.engine import make_engine
 from support.frames import unhex
 from support.peer import Peer
@@ -11,17 +11,17 @@ from support.peer import Peer
 from zoolet.protocol.framing import frame
 from zoolet.server.core.settings import EngineSettings
 
-# --- the response ---
+# --- the connect response ---
 
 
-def test_response_lacks_read_only_byte_like_request(engine):
+def test_connect_response_lacks_read_only_byte_like_request(engine):
     raw = Peer(engine).feed(unhex("0000002c 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16))
 
     assert len(raw) == 4 + 36
     assert raw[:12] == unhex("00000024 00000000 00002710")
 
 
-def test_response_has_read_only_byte_like_request(engine):
+def test_connect_response_has_read_only_byte_like_request(engine):
     raw = Peer(engine).feed(unhex("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(17))
 
     assert len(raw) == 4 + 37
@@ -29,7 +29,7 @@ def test_response_has_read_only_byte_like_request(engine):
     assert raw[-1:] == unhex("00")
 
 
-def test_read_only_byte_is_zero_on_writable_server(engine):
+def test_read_only_byte_of_writable_server_is_zero(engine):
     raw = Peer(engine).feed(
         unhex("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16) + b"\x01"
     )
@@ -81,10 +81,10 @@ def test_client_with_last_zxid_or_less_is_accepted(engine, peer, seen):
 
 def test_renewing_client_ahead_is_closed_not_expired():
     engine = make_engine(EngineSettings(expire_clients_ahead=False), now=NOW)
-    peer = connected(engine)
+    peer = connect_peer(engine)
     second = Peer(engine)
 
-    welcome = second.connect(10_000, session_of(peer), peer.welcome.password, zxid=2)
+    welcome = second.connect(10_000, read_session_id(peer), peer.welcome.password, zxid=2)
 
     assert welcome is None
     assert second.closed
@@ -113,7 +113,7 @@ def test_client_with_newer_zxid_cannot_resume_session() -> None:
 # --- expired sessions ---
 
 
-def test_unknown_session_gets_zeroes_and_is_closed(engine):
+def test_unknown_session_gets_response_of_zeroes_and_is_closed(engine):
     peer = Peer(engine)
 
     raw = peer.feed(unhex("0000002d 00000000 0000000000000000 00002710 0000000000001234 00000010") + bytes(17))
@@ -122,7 +122,7 @@ def test_unknown_session_gets_zeroes_and_is_closed(engine):
     assert peer.closed
 
 
-def test_refusal_lacks_read_only_byte_like_request(engine):
+def test_refusal_of_session_lacks_read_only_byte_like_request(engine):
     peer = Peer(engine)
 
     raw = peer.feed(unhex("0000002c 00000000 0000000000000000 00002710 0000000000001234 00000010") + bytes(16))
@@ -132,9 +132,9 @@ def test_refusal_lacks_read_only_byte_like_request(engine):
 
 
 def test_expired_session_gets_response_of_zeroes(engine, peer):
-    at(engine, 60_000)
+    tick_at(engine, 60_000)
 
-    second = renew(peer)
+    second = resume_session(peer)
 
     assert second.welcome == REFUSED
     assert second.closed
@@ -143,15 +143,15 @@ def test_expired_session_gets_response_of_zeroes(engine, peer):
 def test_closed_session_gets_response_of_zeroes(peer):
     peer.close()
 
-    second = renew(peer)
+    second = resume_session(peer)
 
     assert second.welcome == REFUSED
     assert second.closed
 
 
 def test_handshakes_and_resumed_sessions_are_counted(engine, peer):
-    renew(peer)
-    renew(peer)
+    resume_session(peer)
+    resume_session(peer)
 
     assert (engine.metrics.connects, engine.metrics.resumed) == (3, 2)
 
@@ -160,10 +160,10 @@ def test_listener_gets_all_changes_of_session(engine):
     seen = []
     engine.on_session = lambda what, session_id, client: seen.append((what, session_id, client is not None))
 
-    peer = connected(engine)
-    renewed = renew(peer)
+    peer = connect_peer(engine)
+    renewed = resume_session(peer)
     renewed.close()
-    renew(peer)
+    resume_session(peer)
 
-    session_id = session_of(peer)
+    session_id = read_session_id(peer)
     assert seen == [(what, session_id, True) for what in ("opened", "resumed", "closed", "refused")]

@@ -1,4 +1,4 @@
-"""Small requests that are light. A busy server does not queue them."""
+"""Light requests: small requests that even a busy server answers without queueing them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
-from support.calls import connected
+from support.calls import connect_peer
 from support.engine import make_engine
 from support.frames import create, exists, get, request, set_data
 from support.numbers import RECURSIVE_WATCH
@@ -33,7 +33,7 @@ QUOTA: Final = create(1, "/zookeeper/quota/a/zookeeper_stats")
 
 @pytest.fixture
 def peer() -> Peer:
-    peer = connected(make_engine())
+    peer = connect_peer(make_engine())
     peer.create("/a", b"x")
     return peer
 
@@ -54,8 +54,8 @@ def test_ordinary_request_is_light(peer: Peer, data: bytes) -> None:
     assert light(peer, data)
 
 
-def test_add_watch_is_not_light_before_sweep(peer: Peer) -> None:
-    lost = connected(peer.engine)
+def test_add_watch_is_not_light_while_sweep_is_due(peer: Peer) -> None:
+    lost = connect_peer(peer.engine)
     lost.send(OpCode.SET_WATCHES, r.SetWatches(0, [], [f"/{number}" for number in range(100)], []).encode())
     lost.connection.connection_lost()
 
@@ -70,12 +70,12 @@ def test_add_watch_is_not_light_before_sweep(peer: Peer) -> None:
     [b"", exists(1)[:-1], exists(1) + exists(2), create(1, "/a", bytes(1000))],
     ids=["nothing", "part", "two", "long"],
 )
-def test_only_one_small_request_is_light(peer: Peer, data: bytes) -> None:
+def test_empty_partial_double_or_long_input_is_not_light(peer: Peer, data: bytes) -> None:
     assert not light(peer, data)
 
 
 @pytest.mark.parametrize("op", sorted(OpCode))
-def test_malformed_request_raises_nothing(peer: Peer, op: OpCode) -> None:
+def test_judging_malformed_request_does_not_raise(peer: Peer, op: OpCode) -> None:
     watch_recursively(peer)
 
     for body in (b"", b"\xff" * 9, b"\0\0\0\1/", b"\0\0\0\0", b"\0\0\0\3/a\xff", b"\0\0\0\1x", b"\0\0\1\0/a"):
@@ -111,7 +111,7 @@ def test_data_of_more_than_64_kilobytes_is_not_light(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("data", [LIST, LIST2], ids=["getChildren", "getChildren2"])
-def test_list_is_light_while_it_is_short_or_cached(peer: Peer, data: bytes) -> None:
+def test_get_children_is_light_if_list_is_short_or_cached(peer: Peer, data: bytes) -> None:
     for number in range(17):
         peer.create(f"/a/{number}")
     uncached = light(peer, data)
@@ -123,7 +123,7 @@ def test_list_is_light_while_it_is_short_or_cached(peer: Peer, data: bytes) -> N
     assert (uncached, cached, light(peer, data)) == (False, True, False)
 
 
-def test_get_is_light_if_no_data_is_large(peer: Peer) -> None:
+def test_get_is_light_if_tree_has_no_large_data(peer: Peer) -> None:
     large = Node(bytes((1 << 16) + 1), 0, 0, 0, 0)
     empty, replaced, added = (make_engine().tree for _ in range(3))
     replaced.place("/", large)
@@ -136,7 +136,7 @@ def test_get_is_light_if_no_data_is_large(peer: Peer) -> None:
     assert not light(peer, get(1, "/large"))
 
 
-def test_list_without_many_deleted_names_is_light(peer: Peer) -> None:
+def test_get_children_is_light_after_few_deletes(peer: Peer) -> None:
     names = [f"{number:05}{'a' * 20}" for number in range(400)]
     for name in names:
         peer.create(f"/a/{name}")
@@ -162,24 +162,24 @@ def test_acl_check_with_many_identities_is_not_light(peer: Peer, data: bytes) ->
 
 
 @pytest.mark.parametrize("data", [get(1, "/a"), LIST, LIST2], ids=["get", "children", "children2"])
-def test_read_with_further_bytes_is_not_light(peer: Peer, data: bytes) -> None:
+def test_read_with_trailing_byte_is_not_light(peer: Peer, data: bytes) -> None:
     peer.create("/large", bytes((1 << 16) + 1))
     longer = pack_int(len(data) - 3) + data[4:] + b"\0"
 
     assert [light(peer, data), light(peer, longer)] == [True, False]
 
 
-def test_sequential_create_counts_watches_of_its_name(peer: Peer) -> None:
+def test_sequential_create_with_many_watches_is_not_light(peer: Peer) -> None:
     judged = []
     for count in (16, 1):
         for _ in range(count):
-            connected(peer.engine).send(OpCode.EXISTS, r.ExistsRequest("/a/x0000000000", True).encode())
+            connect_peer(peer.engine).send(OpCode.EXISTS, r.ExistsRequest("/a/x0000000000", True).encode())
         judged.append(light(peer, create(1, "/a/x")))
 
     assert judged == [True, False]
 
 
-def test_list_with_many_new_or_long_names_is_not_light(peer: Peer) -> None:
+def test_get_children_with_many_new_or_long_names_is_not_light(peer: Peer) -> None:
     peer.create("/a/first")
     peer.children("/a")
     judged = [light(peer, LIST)]
@@ -222,7 +222,7 @@ def test_write_with_many_watchers_is_not_light(peer: Peer, start: Callable[[Peer
     judged = []
     for count in (16, 1):
         for _ in range(count):
-            start(connected(peer.engine))
+            start(connect_peer(peer.engine))
         judged.append(light(peer, data))
 
     assert judged == [True, False]
@@ -231,12 +231,12 @@ def test_write_with_many_watchers_is_not_light(peer: Peer, start: Callable[[Peer
 
 def test_multi_or_deep_write_with_watches_is_not_light(peer: Peer) -> None:
     for _ in range(16):
-        watch_data(connected(peer.engine))
+        watch_data(connect_peer(peer.engine))
     few = light(peer, MULTI)
     watch_data(peer)
     long = request(1, OpCode.MULTI, encode_operations([(OpCode.DELETE, r.DeleteRequest("/b", -1))] * 20))
 
-    assert (few, light(peer, MULTI), light(connected(make_engine()), long)) == (True, False, False)
+    assert (few, light(peer, MULTI), light(connect_peer(make_engine()), long)) == (True, False, False)
     assert [light(peer, create(1, "/a" * levels)) for levels in (65, 60)] == [False, True]
 
 
@@ -246,10 +246,10 @@ def test_close_is_light_with_few_nodes_and_events(peer: Peer) -> None:
         peer.create(f"/a/{number}", b"", 1)
     judged.append(light(peer, CLOSE))
     for _ in range(2):
-        watch_recursively(connected(peer.engine))
+        watch_recursively(connect_peer(peer.engine))
     judged.append(light(peer, CLOSE))
 
-    other = connected(make_engine())
+    other = connect_peer(make_engine())
     for number in range(17):
         other.create(f"/{number}", b"", 1)
 
@@ -259,7 +259,7 @@ def test_close_is_light_with_few_nodes_and_events(peer: Peer) -> None:
 
 @pytest.mark.parametrize("path", ["/" + "x" * 1_024, "/a" * 65], ids=["long", "deep"])
 def test_close_with_long_or_deep_path_is_not_light(path: str) -> None:
-    peer = connected(make_engine())
+    peer = connect_peer(make_engine())
     for end in [at for at in range(1, len(path)) if path[at] == "/"]:
         peer.create(path[:end])
     peer.create(path, b"", 1)

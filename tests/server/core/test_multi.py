@@ -11,16 +11,16 @@ import pytest
 from support.calls import (
     NOW,
     add_watch,
-    ask,
-    checking,
-    connected,
-    creating,
-    deleting,
-    engine_with,
-    error,
+    check_op,
+    connect_peer,
+    create_op,
+    delete_op,
+    engine_with_settings,
     last_zxid,
     multi,
-    setting,
+    request_error,
+    request_reply,
+    set_op,
 )
 from support.frames import string, unhex
 from support.log import Log
@@ -36,7 +36,7 @@ from support.numbers import (
     SEQUENTIAL,
 )
 from support.peer import Peer
-from support.private_nodes import PRIVATE, owner_of
+from support.private_nodes import PRIVATE, connect_owner
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
@@ -48,7 +48,7 @@ from zoolet.server.core.journal import RequestBatch
 from zoolet.server.core.ops.received import transactions
 
 
-def sets(count: int) -> bytes:
+def encode_sets(count: int) -> bytes:
     """Return a multi of *count* setData operations."""
     return wire.encode_operations([(OpCode.SET_DATA, r.SetDataRequest("/a", b"x", -1))] * count)
 
@@ -56,19 +56,19 @@ def sets(count: int) -> bytes:
 # --- results ---
 
 
-def test_successful_result_has_type_zero_and_no_error(peer):
-    reply = multi(peer, checking("/"))
+def test_result_of_check_in_multi_has_its_op_code_and_error_zero(peer):
+    reply = multi(peer, check_op("/"))
 
     assert reply.body == unhex("0000000d 00 00000000" + END)
 
 
-def test_error_result_has_its_code_twice(peer):
-    reply = multi(peer, checking("/none"))
+def test_error_result_of_multi_has_its_code_twice(peer):
+    reply = multi(peer, check_op("/none"))
 
     assert reply.body == unhex("ffffffff 00 ffffff9b ffffff9b" + END)
 
 
-def test_empty_multi_answers_end_header_and_takes_zxid(peer):
+def test_empty_multi_returns_only_end_header_and_takes_zxid(peer):
     before = last_zxid(peer)
 
     reply = multi(peer)
@@ -77,7 +77,7 @@ def test_empty_multi_answers_end_header_and_takes_zxid(peer):
 
 
 def test_sequence_number_advances_inside_multi(peer):
-    reply = multi(peer, creating("/a-", SEQUENTIAL), creating("/b-", SEQUENTIAL))
+    reply = multi(peer, create_op("/a-", SEQUENTIAL), create_op("/b-", SEQUENTIAL))
 
     assert reply.body == (
         unhex("00000001 00 00000000")
@@ -89,7 +89,7 @@ def test_sequence_number_advances_inside_multi(peer):
 
 
 def test_container_flag_inside_multi_makes_container(engine, peer):
-    reply = multi(peer, creating("/c", CONTAINER))
+    reply = multi(peer, create_op("/c", CONTAINER))
 
     z = reply.zxid
     node = engine.tree.get("/c")
@@ -102,11 +102,11 @@ def test_container_flag_inside_multi_makes_container(engine, peer):
 def test_operations_of_multi_see_each_other(peer):
     reply = multi(
         peer,
-        creating("/p"),
-        creating("/p/c"),
-        setting("/p/c", version=0),
-        checking("/p/c", version=1),
-        deleting("/p/c", version=1),
+        create_op("/p"),
+        create_op("/p/c"),
+        set_op("/p/c", version=0),
+        check_op("/p/c", version=1),
+        delete_op("/p/c", version=1),
     )
 
     z = reply.zxid
@@ -128,7 +128,7 @@ def test_operations_of_multi_see_each_other(peer):
 def test_multi_uses_one_zxid(peer):
     before = last_zxid(peer)
 
-    reply = multi(peer, creating("/p"), creating("/p/c"), creating("/p/d"), deleting("/p/c"))
+    reply = multi(peer, create_op("/p"), create_op("/p/c"), create_op("/p/d"), delete_op("/p/c"))
 
     assert reply.zxid == before + 1 == last_zxid(peer)
     assert peer.exists("/p") == r.Stat(reply.zxid, reply.zxid, NOW, NOW, 0, 3, 0, 0, 0, 1, reply.zxid)
@@ -154,7 +154,7 @@ def test_in_3_8_create2_inside_multi_answers_only_path(old):
 def test_failed_multi_has_error_zero_in_header(peer):
     before = last_zxid(peer)
 
-    reply = multi(peer, creating("/a"), deleting("/none"), creating("/b"))
+    reply = multi(peer, create_op("/a"), delete_op("/none"), create_op("/b"))
 
     assert (reply.err, reply.zxid) == (OK, before + 1)
     assert reply.body == unhex(
@@ -168,7 +168,7 @@ def test_failed_multi_changes_nothing(peer, other):
     root = peer.exists("/")
     add_watch(other, "/", RECURSIVE_WATCH)
 
-    multi(peer, creating("/a"), setting("/zookeeper"), creating("/s", SEQUENTIAL), deleting("/none"))
+    multi(peer, create_op("/a"), set_op("/zookeeper"), create_op("/s", SEQUENTIAL), delete_op("/none"))
 
     assert peer.exists("/") == root
     assert peer.exists("/zookeeper").version == 0
@@ -180,7 +180,7 @@ def test_failed_multi_changes_nothing(peer, other):
 
 
 def test_unterminated_multi_is_marshalling_error(peer):
-    reply = ask(peer, OpCode.MULTI, unhex("00000002 00 ffffffff") + r.DeleteRequest("/none", -1).encode())
+    reply = request_reply(peer, OpCode.MULTI, unhex("00000002 00 ffffffff") + r.DeleteRequest("/none", -1).encode())
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
 
@@ -189,20 +189,20 @@ def test_unterminated_multi_is_marshalling_error(peer):
 def test_disallowed_operation_in_multi_is_malformed(peer, op):
     body = wire.encode_operations([(op, r.GetDataRequest("/", False))])
 
-    reply = ask(peer, OpCode.MULTI, body)
+    reply = request_reply(peer, OpCode.MULTI, body)
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
 
 
 def test_unknown_flag_inside_multi_fails_whole_request(peer):
-    reply = multi(peer, creating("/a"), creating("/b", flags=99))
+    reply = multi(peer, create_op("/a"), create_op("/b", flags=99))
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
     assert peer.children("/") == ["zookeeper"]
 
 
 def test_in_3_8_unknown_flag_fails_only_its_operation(old):
-    reply = multi(old, creating("/a"), creating("/b", flags=99))
+    reply = multi(old, create_op("/a"), create_op("/b", flags=99))
 
     assert reply.err == OK
     assert reply.body == unhex("ffffffff 00 00000000 00000000 ffffffff 00 fffffff8 fffffff8" + END)
@@ -210,7 +210,7 @@ def test_in_3_8_unknown_flag_fails_only_its_operation(old):
 
 @pytest.mark.parametrize("flags", [5, 6])
 def test_ttl_flag_in_plain_create_fails_whole_multi(peer, flags):
-    reply = multi(peer, creating("/a"), creating("/b", flags))
+    reply = multi(peer, create_op("/a"), create_op("/b", flags))
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
     assert peer.children("/") == ["zookeeper"]
@@ -226,13 +226,13 @@ def test_ttl_flag_in_plain_create_fails_whole_multi(peer, flags):
     ],
 )
 def test_null_path_fails_whole_multi(peer, op, body):
-    reply = multi(peer, creating("/a"), (op, body))
+    reply = multi(peer, create_op("/a"), (op, body))
 
     assert reply.err == MARSHALLING_ERROR
     assert peer.children("/") == ["zookeeper"]
 
 
-def test_in_3_8_a_null_path_in_a_multi_skips_a_zxid(old: Peer) -> None:
+def test_in_3_8_null_path_in_multi_skips_zxid(old: Peer) -> None:
     before = old.engine.zxid
 
     (failed,) = old.send(OpCode.MULTI, encode_operations([(OpCode.DELETE, r.DeleteRequest(None, -1))]))
@@ -242,7 +242,7 @@ def test_in_3_8_a_null_path_in_a_multi_skips_a_zxid(old: Peer) -> None:
     assert created.zxid - before == 2
 
 
-def test_in_3_8_ttl_flags_fail_multi_at_their_turn(old: Peer) -> None:
+def test_in_3_8_earlier_error_in_multi_precedes_ttl_flags(old: Peer) -> None:
     operations = encode_operations(
         [
             (OpCode.DELETE, r.DeleteRequest("/none", -1)),
@@ -317,19 +317,19 @@ def test_in_3_9_null_acl_fails_only_its_ttl_create(new: Peer) -> None:
 
 
 def test_multi_at_operation_limit_is_done() -> None:
-    peer = connected(engine_with(max_multi_operations=3))
+    peer = connect_peer(engine_with_settings(max_multi_operations=3))
     peer.create("/a")
 
-    assert error(peer, OpCode.MULTI, sets(3)) == 0
+    assert request_error(peer, OpCode.MULTI, encode_sets(3)) == 0
     assert peer.get("/a")[1].version == 3
 
 
 def test_multi_above_operation_limit_is_refused_whole(log: Log) -> None:
-    engine = engine_with(log, max_multi_operations=3)
-    peer = connected(engine)
+    engine = engine_with_settings(log, max_multi_operations=3)
+    peer = connect_peer(engine)
     peer.create("/a")
 
-    code = error(peer, OpCode.MULTI, sets(4))
+    code = request_error(peer, OpCode.MULTI, encode_sets(4))
 
     assert (code, peer.closed, peer.get("/a")[1].version) == (BAD_ARGUMENTS, False, 0)
     assert engine.metrics.refused["multi_operations"] == 1
@@ -337,27 +337,27 @@ def test_multi_above_operation_limit_is_refused_whole(log: Log) -> None:
 
 
 def test_repeatedly_oversized_multi_is_logged_once(log: Log) -> None:
-    engine = engine_with(log, max_multi_operations=1)
-    peer = connected(engine)
+    engine = engine_with_settings(log, max_multi_operations=1)
+    peer = connect_peer(engine)
     peer.create("/a")
 
     for _ in range(100):
-        error(peer, OpCode.MULTI, sets(2))
+        request_error(peer, OpCode.MULTI, encode_sets(2))
 
     assert engine.metrics.refused["multi_operations"] == 100
     assert len(log) == 1
 
 
-def test_refused_multi_costs_no_more_than_allowed() -> None:
-    engine = engine_with(max_multi_operations=10)
-    peer = connected(engine)
+def test_refusal_of_oversized_multi_is_cheap() -> None:
+    engine = engine_with_settings(max_multi_operations=10)
+    peer = connect_peer(engine)
     peer.create("/a")
 
-    request = sets(30_000)
+    request = encode_sets(30_000)
     took = []
     for _ in range(5):  # one of them may be disturbed by garbage collection
         started = time.process_time()
-        assert error(peer, OpCode.MULTI, request) == BAD_ARGUMENTS
+        assert request_error(peer, OpCode.MULTI, request) == BAD_ARGUMENTS
         took.append(time.process_time() - started)
 
     assert min(took) < 0.5
@@ -378,7 +378,7 @@ def test_refused_multi_costs_no_more_than_allowed() -> None:
     ],
     ids=lambda value: value[0].name,
 )
-def test_refused_operation_undoes_whole_multi(private: Peer, operation: tuple[OpCode, r.Stat]) -> None:
+def test_operation_without_permission_undoes_whole_multi(private: Peer, operation: tuple[OpCode, r.Stat]) -> None:
     results = private.multi((OpCode.CREATE, r.CreateRequest("/mine", b"", OPEN_ACL_UNSAFE, 0)), operation)
 
     assert [result.err for _, result in results] == [0, NO_AUTH]
@@ -397,7 +397,7 @@ def test_set_acl_in_multi_is_refused(private: Peer) -> None:
 
 def test_failed_multi_keeps_acl_of_deleted_node(private: Peer) -> None:
     engine = private.engine
-    owner = owner_of(engine)
+    owner = connect_owner(engine)
 
     owner.multi((OpCode.DELETE, r.DeleteRequest("/private/child", -1)), (OpCode.CHECK, r.CheckVersionRequest("/no", 0)))
 
@@ -406,7 +406,7 @@ def test_failed_multi_keeps_acl_of_deleted_node(private: Peer) -> None:
 
 
 def test_node_recreated_in_multi_has_only_new_acl(private: Peer) -> None:
-    owner = owner_of(private.engine)
+    owner = connect_owner(private.engine)
     owner.create("/open")
 
     owner.multi(
@@ -418,10 +418,10 @@ def test_node_recreated_in_multi_has_only_new_acl(private: Peer) -> None:
         private.get("/open")
 
 
-def test_reused_zxid_has_no_details_of_failed_multi(peer: Peer) -> None:
+def test_reused_zxid_reports_no_changes_of_failed_multi(peer: Peer) -> None:
     heard: list[RequestBatch] = []
     peer.engine.on_requests = heard.append
-    multi(peer, creating("/q", SEQUENTIAL), creating("/x", acl=None))  # 3.9 gives the zxid back
+    multi(peer, create_op("/q", SEQUENTIAL), create_op("/x", acl=None))  # 3.9 gives the zxid back
     path = peer.create("/z", flags=SEQUENTIAL)
 
     assert [change for *_, changes in transactions(heard[-1]) for change in changes] == [(OpCode.CREATE, path, 0)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.calls import ask, check_watches, connected, engine_with, error
+from support.calls import check_watches, connect_peer, engine_with_settings, request_error, request_reply
 from support.frames import unhex
 from support.log import Log
 from support.numbers import BAD_ARGUMENTS, END, MARSHALLING_ERROR, NO_NODE, NO_WATCHER, OK
@@ -16,12 +16,12 @@ from zoolet.protocol.codec import put_str
 from zoolet.protocol.operations import OpCode
 
 
-def gets(count: int, path: str = "/a") -> bytes:
+def encode_gets(count: int, path: str = "/a") -> bytes:
     """Return a multiRead of *count* getData operations."""
     return wire.encode_operations([(OpCode.GET_DATA, r.GetDataRequest(path, False))] * count)
 
 
-def test_multi_read_fails_operation_by_operation(peer):
+def test_multi_read_continues_after_failed_operation(peer):
     peer.create("/d", b"data")
     body = wire.encode_operations(
         [
@@ -30,7 +30,7 @@ def test_multi_read_fails_operation_by_operation(peer):
         ]
     )
 
-    reply = ask(peer, OpCode.MULTI_READ, body)
+    reply = request_reply(peer, OpCode.MULTI_READ, body)
 
     assert reply.err == OK
     assert reply.body == unhex("ffffffff 00 ffffff9b ffffff9b 00000008 00 00000000 00000000" + END)
@@ -44,7 +44,7 @@ def test_watch_flag_inside_multi_read_is_ignored(peer):
         ]
     )
 
-    reply = ask(peer, OpCode.MULTI_READ, body)
+    reply = request_reply(peer, OpCode.MULTI_READ, body)
 
     assert reply.err == OK
     assert check_watches(peer, "/", 3) == NO_WATCHER
@@ -52,7 +52,7 @@ def test_watch_flag_inside_multi_read_is_ignored(peer):
 
 @pytest.mark.parametrize("release", ["old", "new"])
 @pytest.mark.parametrize("op", [OpCode.GET_DATA, OpCode.GET_CHILDREN])
-def test_failing_multi_read_has_results_so_far_and_end(
+def test_malformed_multi_read_has_earlier_results_and_end_header(
     release: str, op: OpCode, request: pytest.FixtureRequest
 ) -> None:
     peer: Peer = request.getfixturevalue(release)
@@ -73,7 +73,7 @@ def read_all(peer: Peer, *operations: tuple[OpCode, str]) -> Reply:
 
 
 @pytest.mark.parametrize("op", [OpCode.GET_DATA, OpCode.GET_CHILDREN])
-def test_multi_read_reveals_nothing_of_private_node(private: Peer, op: OpCode) -> None:
+def test_multi_read_hides_private_node(private: Peer, op: OpCode) -> None:
     reply = read_all(private, (op, "/private"))
 
     assert reply.err == 0
@@ -82,29 +82,29 @@ def test_multi_read_reveals_nothing_of_private_node(private: Peer, op: OpCode) -
 
 
 def test_multi_read_above_operation_limit_is_refused(log: Log) -> None:
-    engine = engine_with(log, max_multi_operations=3)
-    peer = connected(engine)
+    engine = engine_with_settings(log, max_multi_operations=3)
+    peer = connect_peer(engine)
     peer.create("/a")
 
-    codes = [error(peer, OpCode.MULTI_READ, gets(count)) for count in (3, 4)]
+    codes = [request_error(peer, OpCode.MULTI_READ, encode_gets(count)) for count in (3, 4)]
 
     assert codes == [0, BAD_ARGUMENTS]
     assert engine.metrics.refused["multi_operations"] == 1
 
 
 def test_multi_read_with_results_at_limit_is_answered() -> None:
-    peer = connected(engine_with(max_multi_read=3 * (9 + 4 + 1000 + 68)))
+    peer = connect_peer(engine_with_settings(max_multi_read=3 * (9 + 4 + 1000 + 68)))
     peer.create("/a", b"x" * 1000)
 
-    assert error(peer, OpCode.MULTI_READ, gets(3)) == 0
+    assert request_error(peer, OpCode.MULTI_READ, encode_gets(3)) == 0
 
 
 def test_multi_read_with_oversized_results_is_refused(log: Log) -> None:
-    engine = engine_with(log, max_multi_read=3 * (9 + 4 + 1000 + 68) - 1)
-    peer = connected(engine)
+    engine = engine_with_settings(log, max_multi_read=3 * (9 + 4 + 1000 + 68) - 1)
+    peer = connect_peer(engine)
     peer.create("/a", b"x" * 1000)
 
-    (reply,) = peer.send(OpCode.MULTI_READ, gets(3))
+    (reply,) = peer.send(OpCode.MULTI_READ, encode_gets(3))
 
     assert (reply.err, reply.body, peer.closed) == (BAD_ARGUMENTS, b"", False)
     assert engine.metrics.refused["multi_read"] == 1
@@ -112,12 +112,12 @@ def test_multi_read_with_oversized_results_is_refused(log: Log) -> None:
 
 
 def test_children_lists_count_among_multi_read_results() -> None:
-    peer = connected(engine_with(max_multi_read=1000))
+    peer = connect_peer(engine_with_settings(max_multi_read=1000))
     peer.create("/a")
     for number in range(100):
         peer.create(f"/a/{number:020}")
 
-    code = error(
+    code = request_error(
         peer, OpCode.MULTI_READ, wire.encode_operations([(OpCode.GET_CHILDREN, r.GetChildrenRequest("/a", False))])
     )
 
@@ -133,7 +133,7 @@ def test_create_in_multi_read_is_always_malformed(
     peer: Peer = request.getfixturevalue(release)
     body = wire.encode_operations([(OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, flags))])
 
-    reply = ask(peer, OpCode.MULTI_READ, body)
+    reply = request_reply(peer, OpCode.MULTI_READ, body)
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, results)
-    assert ask(peer, OpCode.EXISTS, r.ExistsRequest("/a", False).encode()).err == NO_NODE
+    assert request_reply(peer, OpCode.EXISTS, r.ExistsRequest("/a", False).encode()).err == NO_NODE

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.calls import connected
+from support.calls import connect_peer
 from support.engine import make_engine
 from support.log import Log
 from support.numbers import QUOTA_EXCEEDED
@@ -20,7 +20,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.errors import BadArgumentsError, MarshallingError, QuotaExceededError
 from zoolet.protocol.operations import OpCode
-from zoolet.protocol.quotas import MAX_TEXT, Amount, _parse
+from zoolet.protocol.quotas import MAX_TEXT_BYTES, Amount, _parse
 from zoolet.server.core.settings import EngineSettings
 
 moderate = settings(max_examples=40, deadline=None)
@@ -30,9 +30,9 @@ LIMITS, STATS = QUOTA + "/q/zookeeper_limits", QUOTA + "/q/zookeeper_stats"
 KEYS = ["count", "bytes", "countHardLimit", "byteHardLimit", "more"]
 
 
-def limited(limits: bytes, log: Log | None = None, *, stats: bool = True) -> Peer:
+def connect_limited_peer(limits: bytes, log: Log | None = None, *, stats: bool = True) -> Peer:
     """Return a client of a server with a quota on node /q."""
-    peer = connected(make_engine(EngineSettings(enforce_quota=True), log=log))
+    peer = connect_peer(make_engine(EngineSettings(enforce_quota=True), log=log))
     peer.create("/q")
     peer.create(QUOTA + "/q")
     peer.create(LIMITS, limits)
@@ -54,7 +54,7 @@ def delete(path: str) -> Operation:
 
 
 def errors(peer: Peer, *operations: Operation) -> list[int]:
-    """Run a transaction; return the error of each operation."""
+    """Run a transaction. Return the error of each operation."""
     return [body.err if isinstance(body, r.ErrorResponse) else 0 for _, body in peer.multi(*operations)]
 
 
@@ -62,13 +62,13 @@ def text(numbers: dict[str, int]) -> bytes:
     return ",".join(f"{name}={number}" for name, number in numbers.items()).encode()
 
 
-# --- texts ---
+# --- texts of limits and stats ---
 
 
 def test_text_of_256_bytes_is_a_quota() -> None:
-    data = (b"count=1," + b"k=1," * 70)[: MAX_TEXT - 9] + b",bytes=22"
+    data = (b"count=1," + b"k=1," * 70)[: MAX_TEXT_BYTES - 9] + b",bytes=22"
 
-    assert len(data) == MAX_TEXT
+    assert len(data) == MAX_TEXT_BYTES
     assert Amount.parse(data).size == 22
 
 
@@ -76,19 +76,19 @@ def test_text_of_257_bytes_is_not_a_quota() -> None:
     data = b"count=1,bytes=2,abc=" + b"1,k=" * 60
 
     with pytest.raises(ValueError, match="256"):
-        Amount.parse(data[: MAX_TEXT - 8] + b",bytes=22")
-    assert len(data[: MAX_TEXT - 8] + b",bytes=22") == MAX_TEXT + 1
+        Amount.parse(data[: MAX_TEXT_BYTES - 8] + b",bytes=22")
+    assert len(data[: MAX_TEXT_BYTES - 8] + b",bytes=22") == MAX_TEXT_BYTES + 1
 
 
-def test_oversized_limits_text_fails_write() -> None:
-    peer = limited(b"count=1," + b"k=1," * 100 + b"k=1")
+def test_oversized_quota_limits_fail_write() -> None:
+    peer = connect_limited_peer(b"count=1," + b"k=1," * 100 + b"k=1")
 
     with pytest.raises(MarshallingError):
         peer.create("/q/a")
 
 
-def test_oversized_stats_are_left_unchanged() -> None:
-    peer = limited(b"count=5")
+def test_oversized_quota_stats_are_left_unchanged() -> None:
+    peer = connect_limited_peer(b"count=5")
     long = b"count=0," + b"k=1," * 100 + b"k=1"
     peer.set(STATS, long)
 
@@ -102,13 +102,13 @@ def test_oversized_stats_are_left_unchanged() -> None:
 def test_quota_text_round_trips(numbers: dict[str, int]) -> None:
     amount = Amount.parse(text(numbers))
 
-    assert (amount.nodes, amount.size, amount.count_hard, amount.size_hard) == tuple(
+    assert (amount.nodes, amount.size, amount.node_hard_limit, amount.byte_hard_limit) == tuple(
         numbers.get(name, -1) for name in KEYS[:4]
     )
 
 
-def test_text_is_parsed_once_for_many_writes() -> None:
-    peer = limited(b"count=123456,bytes=-1")
+def test_quota_limits_are_parsed_once_for_many_writes() -> None:
+    peer = connect_limited_peer(b"count=123456,bytes=-1")
     _parse.cache_clear()
 
     for number in range(50):
@@ -118,8 +118,8 @@ def test_text_is_parsed_once_for_many_writes() -> None:
 
 
 @pytest.mark.parametrize("name", [LIMITS, STATS], ids=["limits", "stats"])
-def test_hostile_text_costs_write_little(name: str) -> None:
-    peer = limited(b"count=100000")
+def test_write_is_cheap_despite_oversized_quota_text(name: str) -> None:
+    peer = connect_limited_peer(b"count=100000")
     peer.set(name, b"k=1," * 200_000)
 
     started = time.process_time()
@@ -130,12 +130,12 @@ def test_hostile_text_costs_write_little(name: str) -> None:
     assert took < 2  # 5 ms; parsing them each time would take half a minute
 
 
-# --- the log ---
+# --- logged warnings ---
 
 
 def test_repeatedly_exceeded_soft_limit_is_logged_once() -> None:
     log = Log()
-    peer = limited(b"count=1", log)
+    peer = connect_limited_peer(b"count=1", log)
 
     for number in range(100):
         peer.create(f"/q/{number}")
@@ -145,9 +145,9 @@ def test_repeatedly_exceeded_soft_limit_is_logged_once() -> None:
     assert "/q" in log[0]
 
 
-def test_node_without_limit_is_not_logged() -> None:
+def test_unset_quota_limit_is_not_logged_as_exceeded() -> None:
     log = Log()
-    peer = limited(b"bytes=1000", log)
+    peer = connect_limited_peer(b"bytes=1000", log)
     for number in range(3):
         peer.create(f"/q/{number}", b"x")
 
@@ -156,7 +156,7 @@ def test_node_without_limit_is_not_logged() -> None:
 
 def test_exceeded_soft_limit_is_logged_with_its_count() -> None:
     log = Log()
-    peer = limited(b"count=1", log)
+    peer = connect_limited_peer(b"count=1", log)
     for number in range(100):
         peer.create(f"/q/{number}")
 
@@ -168,9 +168,9 @@ def test_exceeded_soft_limit_is_logged_with_its_count() -> None:
 
 
 @pytest.mark.slow
-def test_two_thousand_exceeded_quotas_do_not_fill_log() -> None:
+def test_log_of_many_exceeded_quotas_is_bounded() -> None:
     log = Log()
-    peer = limited(b"count=1", log)
+    peer = connect_limited_peer(b"count=1", log)
     for number in range(2_000):
         peer.create(f"/q{number}")
         peer.create(f"{QUOTA}/q{number}")
@@ -188,7 +188,7 @@ def test_two_thousand_exceeded_quotas_do_not_fill_log() -> None:
 
 
 def test_creates_of_multi_may_exceed_limit_together() -> None:
-    peer = limited(b"countHardLimit=3")
+    peer = connect_limited_peer(b"countHardLimit=3")
 
     outcome = errors(peer, create("/q/a"), create("/q/b"), create("/q/c"), create("/q/d"))
 
@@ -204,16 +204,16 @@ def test_creates_of_multi_may_exceed_limit_together() -> None:
         pytest.param(delete(STATS), id="usage removed"),
     ],
 )
-def test_quota_before_transaction_applies_in_it(change: Any) -> None:
-    peer = limited(b"countHardLimit=1")
+def test_quota_existing_before_transaction_applies_in_it(change: Any) -> None:
+    peer = connect_limited_peer(b"countHardLimit=1")
 
     outcome = errors(peer, change, create("/q/a"))
 
     assert outcome[1] == QUOTA_EXCEEDED
 
 
-def test_limits_created_by_transaction_apply_after_it() -> None:
-    peer = limited(b"countHardLimit=1")
+def test_quota_limits_created_by_transaction_apply_after_it() -> None:
+    peer = connect_limited_peer(b"countHardLimit=1")
     peer.create("/p")
     peer.create(QUOTA + "/p")
     new = [create(f"{QUOTA}/p/zookeeper_limits", b"countHardLimit=1"), create(f"{QUOTA}/p/zookeeper_stats")]
@@ -225,8 +225,8 @@ def test_limits_created_by_transaction_apply_after_it() -> None:
         peer.create("/p/b")
 
 
-def test_stats_created_by_transaction_count_after_it() -> None:
-    peer = limited(b"countHardLimit=1", stats=False)
+def test_quota_stats_created_by_transaction_count_after_it() -> None:
+    peer = connect_limited_peer(b"countHardLimit=1", stats=False)
 
     outcome = errors(peer, create(STATS, b"count=9,bytes=9"), create("/q/a"))
 
@@ -234,7 +234,7 @@ def test_stats_created_by_transaction_count_after_it() -> None:
 
 
 def test_failed_transaction_keeps_quota() -> None:
-    peer = limited(b"countHardLimit=2")
+    peer = connect_limited_peer(b"countHardLimit=2")
 
     failed = errors(peer, delete(LIMITS), create("/q/a"), create("/nowhere/x"))
     peer.create("/q/a")
@@ -254,7 +254,7 @@ hard = st.fixed_dictionaries({}, optional={"countHardLimit": st.integers(1, 4), 
 
 def refused_alone(limits: dict[str, int], before: list[Operation], data: bytes) -> bool:
     """Return whether a single create of one more node is refused, after *before*."""
-    peer = limited(text(limits))
+    peer = connect_limited_peer(text(limits))
     for op, body in before:
         peer.send(op, body.encode())
     (reply,) = peer.send(OpCode.CREATE, create("/q/new", data)[1].encode())
@@ -268,7 +268,7 @@ def refused_alone(limits: dict[str, int], before: list[Operation], data: bytes) 
 def test_each_create_of_multi_is_checked_separately(
     limits: dict[str, int], before: list[Operation], inside: list[bytes]
 ) -> None:
-    peer = limited(text(limits))
+    peer = connect_limited_peer(text(limits))
     for op, body in before:
         peer.send(op, body.encode())
 
@@ -277,7 +277,7 @@ def test_each_create_of_multi_is_checked_separately(
     assert (QUOTA_EXCEEDED in outcome) == any(refused_alone(limits, before, data) for data in inside)
 
 
-def amounts(peer: Peer) -> bytes:
+def count_correct_stats(peer: Peer) -> bytes:
     """Return the correct stats of /q, counted in the tree."""
     nodes = [node for _, node in peer.engine.tree.walk("/q")]
     return f"count={len(nodes)},bytes={sum(len(node.data or b'') for node in nodes)}".encode()
@@ -285,17 +285,17 @@ def amounts(peer: Peer) -> bytes:
 
 @moderate
 @given(st.lists(st.lists(st.one_of(st.builds(delete, below), step), min_size=1, max_size=4), max_size=6))
-def test_stats_are_exact_after_failures(transactions: list[list[Operation]]) -> None:
-    peer = limited(b"countHardLimit=4")
+def test_quota_stats_are_exact_after_failed_transactions(transactions: list[list[Operation]]) -> None:
+    peer = connect_limited_peer(b"countHardLimit=4")
 
     for operations in transactions:
         peer.send(OpCode.MULTI, wire.encode_operations(operations))
 
-    assert peer.get(STATS)[0] == amounts(peer)
+    assert peer.get(STATS)[0] == count_correct_stats(peer)
 
 
-def test_multi_may_count_quota_eight_times() -> None:
-    peer = limited(b"count=5,bytes=5", stats=False)
+def test_multi_may_create_quota_stats_eight_times() -> None:
+    peer = connect_limited_peer(b"count=5,bytes=5", stats=False)
     again = [create(STATS), delete(STATS)]
 
     assert errors(peer, *again * 8) == [0] * 16

@@ -6,7 +6,7 @@ Source: ZooKeeperServer.checkQuota, DataTree.updateQuotaStat.
 from __future__ import annotations
 
 import pytest
-from support.calls import add_watch, at, connected, create, delete, set_data
+from support.calls import add_watch, connect_peer, create, delete, set_data, tick_at
 from support.engine import make_engine
 from support.numbers import EPHEMERAL, NO_CHILDREN_FOR_EPHEMERALS, NODE_EXISTS, OK, QUOTA_EXCEEDED, RECURSIVE_WATCH
 from support.peer import Peer
@@ -23,7 +23,7 @@ from zoolet.server.core.settings import EngineSettings
 @pytest.fixture
 def limited() -> Peer:
     """Return a client of a server that enforces a hard limit of 3 nodes and 10 bytes at /a."""
-    peer = connected(make_engine(EngineSettings(enforce_quota=True)))
+    peer = connect_peer(make_engine(EngineSettings(enforce_quota=True)))
     for path in ("/a", "/zookeeper/quota/a"):
         peer.create(path)
     peer.create("/zookeeper/quota/a/zookeeper_limits", b"count=-1,bytes=-1=;byteHardLimit=10;countHardLimit=3")
@@ -31,7 +31,7 @@ def limited() -> Peer:
     return peer
 
 
-def test_hard_limit_refuses_one_node_too_many(limited: Peer) -> None:
+def test_hard_count_limit_refuses_first_excess_node(limited: Peer) -> None:
     limited.create("/a/b")
     limited.create("/a/c")
 
@@ -39,7 +39,7 @@ def test_hard_limit_refuses_one_node_too_many(limited: Peer) -> None:
         limited.create("/a/d")
 
 
-def test_hard_limit_of_bytes_allows_exact_size(limited: Peer) -> None:
+def test_hard_byte_limit_allows_exact_size(limited: Peer) -> None:
     limited.set("/a", b"0123456789")
 
     with pytest.raises(QuotaExceededError):
@@ -57,7 +57,7 @@ def test_multi_may_exceed_limit_that_next_create_hits(limited: Peer) -> None:
         limited.create("/a/f")
 
 
-def test_nothing_is_counted_without_limits(limited: Peer) -> None:
+def test_nodes_are_not_counted_without_limits(limited: Peer) -> None:
     limited.delete("/zookeeper/quota/a/zookeeper_limits")
 
     limited.create("/a/b")
@@ -74,7 +74,7 @@ def limit(peer: Peer, path: str, limits: str) -> None:
 
 
 def test_existing_and_ephemeral_errors_precede_quota():
-    peer = connected(make_engine(EngineSettings(enforce_quota=True)))
+    peer = connect_peer(make_engine(EngineSettings(enforce_quota=True)))
     limit(peer, "/q", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2")
     peer.create("/q/e", flags=EPHEMERAL)
 
@@ -84,7 +84,7 @@ def test_existing_and_ephemeral_errors_precede_quota():
 
 
 def test_exceeded_quota_precedes_wrong_version():
-    peer = connected(make_engine(EngineSettings(enforce_quota=True)))
+    peer = connect_peer(make_engine(EngineSettings(enforce_quota=True)))
     limit(peer, "/q", "count=-1,bytes=-1=;byteHardLimit=2;countHardLimit=-1")
 
     assert set_data(peer, "/q", version=7).err == QUOTA_EXCEEDED
@@ -92,7 +92,7 @@ def test_exceeded_quota_precedes_wrong_version():
 
 @pytest.mark.parametrize("enforced", [False, True])
 def test_limits_directly_below_quotas_are_plain_node(enforced):
-    peer = connected(make_engine(EngineSettings(enforce_quota=enforced)))
+    peer = connect_peer(make_engine(EngineSettings(enforce_quota=enforced)))
 
     peer.create("/zookeeper/quota/zookeeper_limits", b"count=1,bytes=1=;byteHardLimit=1;countHardLimit=1")
     peer.create("/zookeeper/quota/zookeeper_stats", b"mine")
@@ -114,7 +114,7 @@ def test_zookeeper_limits_outside_quotas_is_plain_node(peer, parent):
 # --- statistics ---
 
 
-def test_stats_count_nodes_and_bytes_in_place(limited: Peer) -> None:
+def test_quota_stats_count_nodes_and_bytes_without_new_version(limited: Peer) -> None:
     limited.create("/a/b", b"12345")
     limited.set("/a/b", b"123")
 
@@ -124,7 +124,7 @@ def test_stats_count_nodes_and_bytes_in_place(limited: Peer) -> None:
     assert stat.version == 0
 
 
-def test_failed_transaction_keeps_stats(limited: Peer) -> None:
+def test_failed_transaction_keeps_quota_stats(limited: Peer) -> None:
     limited.multi(
         (OpCode.CREATE, r.CreateRequest("/a/b", b"x", OPEN_ACL_UNSAFE, 0)),
         (OpCode.DELETE, r.DeleteRequest("/none", -1)),
@@ -136,7 +136,7 @@ def test_failed_transaction_keeps_stats(limited: Peer) -> None:
 @pytest.mark.parametrize(
     "stats", [None, b"", b"count=", b",", b",count=1", b"count=\n1,bytes=1", b"count=99999999999999999999"]
 )
-def test_unparsable_statistics_do_not_stop_server(peer, stats):
+def test_server_tolerates_unparsable_statistics(peer, stats):
     limit(peer, "/q", "count=5,bytes=100")
     peer.set("/zookeeper/quota/q/zookeeper_stats", stats)
 
@@ -151,7 +151,7 @@ def test_updated_quota_stats_keep_stat_and_are_silent(engine, peer, other):
     limit(peer, "/q", "count=5,bytes=100")
     add_watch(other, "/zookeeper", RECURSIVE_WATCH)
     before = peer.exists("/zookeeper/quota/q/zookeeper_stats")
-    at(engine, 100)
+    tick_at(engine, 100)
 
     peer.create("/q/a", b"12345678")
     peer.create("/q/a/b", None)
@@ -187,10 +187,10 @@ def test_stats_of_quota_keep_uncounted_numbers(
     assert peer.get(STATS)[0] == after
 
 
-def test_soft_limit_is_exceeded_by_one_node_more() -> None:
+def test_soft_limit_is_exceeded_only_by_one_node_above_it() -> None:
     logged: list[str] = []
     engine = make_engine(EngineSettings(enforce_quota=True), log=lambda text, *values: logged.append(text % values))
-    peer = connected(engine)
+    peer = connect_peer(engine)
     for path in ("/a", "/zookeeper/quota/a"):
         peer.create(path)
     peer.create("/zookeeper/quota/a/zookeeper_limits", b"count=3,bytes=-1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.calls import connected
+from support.calls import connect_peer
 from support.engine import make_engine
 from support.logins import SUPER
 from support.peer import Peer
@@ -19,9 +19,9 @@ from zoolet.server.core.settings import EngineSettings
 
 def test_read_only_server_serves_only_reads() -> None:
     engine = make_engine()
-    connected(engine).create("/a", b"1")
+    connect_peer(engine).create("/a", b"1")
     engine.set_read_only(True)
-    peer = connected(engine, read_only=True)
+    peer = connect_peer(engine, read_only=True)
 
     assert peer.welcome is not None
     assert peer.welcome.read_only is True
@@ -43,9 +43,9 @@ def test_read_only_server_refuses_writing_clients() -> None:
     assert peer.closed
 
 
-def test_switching_cuts_connections_and_keeps_sessions() -> None:
+def test_switch_to_read_only_cuts_connections_and_keeps_sessions() -> None:
     engine = make_engine()
-    before = connected(engine)
+    before = connect_peer(engine)
     before.create("/mine", flags=1)
     assert before.welcome is not None
 
@@ -74,7 +74,7 @@ def test_switching_cuts_connections_and_keeps_sessions() -> None:
 )
 def test_super_user_cannot_write_in_read_only_mode(op: OpCode, request_: r.Stat) -> None:
     engine = make_engine(EngineSettings(super_digest=SUPER, reconfig_enabled=True))
-    connected(engine).create("/kept")
+    connect_peer(engine).create("/kept")
     engine.set_read_only(True)
     peer = Peer(engine)
     peer.connect(read_only=True)

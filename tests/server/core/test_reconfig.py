@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.calls import connected, create, set_acl, set_data
+from support.calls import connect_peer, create, set_acl, set_data
 from support.engine import make_engine
 from support.numbers import NO_AUTH
 from support.peer import Peer
@@ -15,7 +15,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import EngineSettings
 
-SUPER = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="  # super:admin
+SUPER_DIGEST = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="  # super:admin
 
 
 # --- reconfig ---
@@ -27,7 +27,7 @@ OBSERVER = "server.100=0.0.0.0:1234:2345:observer;0.0.0.0:3456"
 @pytest.fixture
 def ensemble() -> Peer:
     """The super user of an ensemble of one."""
-    peer = connected(make_engine(EngineSettings(reconfig_enabled=True, super_digest=SUPER)))
+    peer = connect_peer(make_engine(EngineSettings(reconfig_enabled=True, super_digest=SUPER_DIGEST)))
     peer.auth("digest", b"super:admin")
     return peer
 
@@ -40,11 +40,11 @@ def reconfig(
     return answer
 
 
-def test_initial_configuration_has_version_0(ensemble: Peer) -> None:
+def test_initial_dynamic_configuration_has_version_0(ensemble: Peer) -> None:
     assert ensemble.get("/zookeeper/config")[0] == (b"server.1=localhost:2888:3888:participant;0.0.0.0:2181\nversion=0")
 
 
-def test_observer_joins_and_leaves(ensemble: Peer) -> None:
+def test_observer_joins_and_leaves_by_reconfig(ensemble: Peer) -> None:
     joined_config = reconfig(ensemble, joining=OBSERVER).data or b""
     left_config = reconfig(ensemble, leaving="100").data or b""
 
@@ -53,11 +53,11 @@ def test_observer_joins_and_leaves(ensemble: Peer) -> None:
     assert left_config.endswith(b"version=%x" % ensemble.engine.zxid)
 
 
-def test_role_may_be_in_capital_letters(ensemble: Peer) -> None:
+def test_role_of_server_may_be_in_capital_letters(ensemble: Peer) -> None:
     assert OBSERVER.encode() in (reconfig(ensemble, joining=OBSERVER.replace("observer", "OBSERVER")).data or b"")
 
 
-def test_config_node_reports_change(ensemble: Peer) -> None:
+def test_watch_on_config_node_reports_reconfig(ensemble: Peer) -> None:
     ensemble.get("/zookeeper/config", watch=True)
 
     config = reconfig(ensemble, joining=OBSERVER)
@@ -66,18 +66,18 @@ def test_config_node_reports_change(ensemble: Peer) -> None:
     assert ensemble.get("/zookeeper/config")[0] == config.data
 
 
-def test_change_from_other_version_is_refused(ensemble: Peer) -> None:
+def test_reconfig_from_different_version_is_refused(ensemble: Peer) -> None:
     with pytest.raises(BadVersionError):
         reconfig(ensemble, joining=OBSERVER, version=ensemble.engine.zxid + 1)
 
 
 @pytest.mark.parametrize("joining", ["some thing", "server.1=localhost", "server.x=a:1:2;3", "server.2=a:1:2:leader;3"])
-def test_invalid_server_is_refused(ensemble: Peer, joining: str) -> None:
+def test_reconfig_with_invalid_server_is_refused(ensemble: Peer, joining: str) -> None:
     with pytest.raises(BadArgumentsError):
         reconfig(ensemble, joining=joining)
 
 
-def test_second_participant_has_no_quorum(ensemble: Peer) -> None:
+def test_addition_of_second_participant_has_no_quorum(ensemble: Peer) -> None:
     with pytest.raises(NewConfigNoQuorumError):
         reconfig(ensemble, joining="server.2=a:1:2:participant;3")
 
@@ -88,7 +88,7 @@ def test_last_participant_cannot_leave(ensemble: Peer) -> None:
 
 
 def test_reconfig_needs_write_permission_on_config() -> None:
-    peer = connected(make_engine(EngineSettings(reconfig_enabled=True)))
+    peer = connect_peer(make_engine(EngineSettings(reconfig_enabled=True)))
 
     with pytest.raises(NoAuthError):
         reconfig(peer, joining=OBSERVER)
@@ -105,7 +105,7 @@ def test_config_node_is_readable_but_not_writable(peer):
 
 
 def test_configuration_is_changed_only_by_super_user(engine: Engine) -> None:
-    peer = connected(engine)
+    peer = connect_peer(engine)
 
     with pytest.raises(NoAuthError):
         peer.set("/zookeeper/config", b"x")

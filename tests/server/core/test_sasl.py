@@ -10,10 +10,10 @@ import hashlib
 from random import SystemRandom
 
 import pytest
-from support.calls import connected, engine_with, error, who_am_i
+from support.calls import connect_peer, engine_with_settings, request_error, who_am_i
 from support.engine import make_engine
 from support.frames import request, unhex
-from support.logins import USERS, begin_sasl, sasl
+from support.logins import USERS, complete_sasl, start_sasl
 from support.numbers import AUTH_FAILED
 from support.peer import Peer
 
@@ -22,7 +22,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import pack_int, put_bytes
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.operations import OpCode
-from zoolet.protocol.sasl import MAX_TOKEN, answer
+from zoolet.protocol.sasl import MAX_TOKEN_BYTES, answer
 from zoolet.server.core.sasl import DigestMd5
 from zoolet.server.core.settings import EngineSettings
 
@@ -46,14 +46,14 @@ def rfc_2831_answer(challenge: bytes, user: str, password: str) -> bytes:
 
 
 def login(peer: Peer, user: str, password: str) -> tuple[int, bytes]:
-    """Run both steps of a login; return the error and the body of the second reply."""
+    """Run both steps of a login. Return the error and the body of the second reply."""
     (first,) = peer.send(OpCode.SASL, put_bytes(b""))
     (second,) = peer.send(OpCode.SASL, put_bytes(rfc_2831_answer(first.body[4:], user, password)))
     return second.err, second.body
 
 
 def test_user_of_jaas_file_logs_in() -> None:
-    peer = connected(make_engine(EngineSettings(sasl_users={"bob": "secret"})))
+    peer = connect_peer(make_engine(EngineSettings(sasl_users={"bob": "secret"})))
 
     err, body = login(peer, "bob", "secret")
 
@@ -63,15 +63,15 @@ def test_user_of_jaas_file_logs_in() -> None:
 
 
 @pytest.mark.parametrize(("user", "password"), [("bob", "wrong"), ("eve", "secret")])
-def test_wrong_password_or_user_closes_connection(user: str, password: str) -> None:
-    peer = connected(make_engine(EngineSettings(sasl_users={"bob": "secret"})))
+def test_wrong_sasl_password_or_user_closes_connection(user: str, password: str) -> None:
+    peer = connect_peer(make_engine(EngineSettings(sasl_users={"bob": "secret"})))
 
     assert login(peer, user, password) == (-115, b"\xff\xff\xff\xff")
     assert peer.closed
 
 
-def test_third_step_fails() -> None:
-    peer = connected(make_engine(EngineSettings(sasl_users={"bob": "secret"})))
+def test_sasl_step_after_completed_login_fails() -> None:
+    peer = connect_peer(make_engine(EngineSettings(sasl_users={"bob": "secret"})))
     login(peer, "bob", "secret")
 
     (third,) = peer.send(OpCode.SASL, put_bytes(b""))
@@ -79,15 +79,15 @@ def test_third_step_fails() -> None:
     assert (third.err, peer.closed) == (-115, True)
 
 
-def test_failed_login_is_tolerated_if_allowed() -> None:
-    peer = connected(make_engine(EngineSettings(sasl_users={"bob": "secret"}, allow_failed_sasl=True)))
+def test_failed_sasl_login_is_tolerated_if_allowed() -> None:
+    peer = connect_peer(make_engine(EngineSettings(sasl_users={"bob": "secret"}, allow_failed_sasl=True)))
 
     assert login(peer, "bob", "wrong") == (0, b"\xff\xff\xff\xff")
     assert not peer.closed
 
 
 def test_super_user_may_write_config_node() -> None:
-    peer = connected(make_engine(EngineSettings(sasl_users={"root": "x"}, super_users=frozenset({"root"}))))
+    peer = connect_peer(make_engine(EngineSettings(sasl_users={"root": "x"}, super_users=frozenset({"root"}))))
     login(peer, "root", "x")
 
     peer.set("/zookeeper/config", b"changed")
@@ -95,7 +95,7 @@ def test_super_user_may_write_config_node() -> None:
     assert peer.get("/zookeeper/config")[0] == b"changed"
 
 
-def test_sasl_without_users_answers_null_token(peer):
+def test_sasl_without_users_returns_null_token(peer):
     raw = peer.feed(request(5, OpCode.SASL, r.GetSASLRequest(b"")))
 
     assert raw == unhex("00000014 00000005 0000000000000000 00000000 ffffffff")
@@ -103,56 +103,56 @@ def test_sasl_without_users_answers_null_token(peer):
 
 
 def test_login_with_oversized_token_fails() -> None:
-    engine = engine_with(sasl_users={"bob": "secret"})
-    peer = connected(engine)
-    begin_sasl(peer)
+    engine = engine_with_settings(sasl_users={"bob": "secret"})
+    peer = connect_peer(engine)
+    start_sasl(peer)
 
-    code = error(peer, OpCode.SASL, r.GetSASLRequest(b"username=" + b"b" * MAX_TOKEN))
+    code = request_error(peer, OpCode.SASL, r.GetSASLRequest(b"username=" + b"b" * MAX_TOKEN_BYTES))
 
     assert (code, peer.closed, engine.metrics.auth_failed) == (AUTH_FAILED, True, 1)
 
 
-def test_first_token_is_ignored_at_any_length() -> None:
+def test_first_sasl_token_is_ignored_at_any_length() -> None:
     exchange = DigestMd5({}, make_engine().rng)
 
-    assert b"nonce=" in exchange.step(b"x" * (MAX_TOKEN + 1))
+    assert b"nonce=" in exchange.step(b"x" * (MAX_TOKEN_BYTES + 1))
 
 
 def test_longest_login_of_client_is_accepted() -> None:
     user, password = "b" * 200, base64.b64encode(bytes(200)).decode()
-    peer = connected(engine_with(sasl_users={user: password}))
+    peer = connect_peer(engine_with_settings(sasl_users={user: password}))
 
-    assert sasl(peer, user, password).err == 0
+    assert complete_sasl(peer, user, password).err == 0
 
 
 # --- nonces ---
 
 
-def test_each_exchange_has_its_own_nonce() -> None:
+def test_each_sasl_exchange_has_its_own_nonce() -> None:
     engine = make_engine(EngineSettings(sasl_users=USERS), rng=SystemRandom())
 
-    challenges = {begin_sasl(connected(engine)) for _ in range(20)}
+    challenges = {start_sasl(connect_peer(engine)) for _ in range(20)}
 
     assert len(challenges) == 20
 
 
-def test_proof_is_invalid_on_other_connection() -> None:
+def test_sasl_proof_is_invalid_on_different_connection() -> None:
     engine = make_engine(EngineSettings(sasl_users=USERS), rng=SystemRandom())
-    overheard, _ = answer(begin_sasl(connected(engine)), "bob", "secret", "cnonce")
-    thief = connected(engine)
-    begin_sasl(thief)
+    overheard, _ = answer(start_sasl(connect_peer(engine)), "bob", "secret", "cnonce")
+    thief = connect_peer(engine)
+    start_sasl(thief)
 
     (reply,) = thief.send(OpCode.SASL, put_bytes(overheard))
 
     assert (reply.err, thief.closed) == (ErrorCode.AUTH_FAILED, True)
 
 
-def test_old_challenge_is_not_accepted_after_failure() -> None:
-    peer = connected(make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom()))
-    first = begin_sasl(peer)
+def test_answer_to_earlier_challenge_is_not_accepted() -> None:
+    peer = connect_peer(make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom()))
+    first = start_sasl(peer)
     wrong, _ = answer(first, "bob", "wrong", "cnonce")
     peer.send(OpCode.SASL, put_bytes(wrong))
-    begin_sasl(peer)
+    start_sasl(peer)
     right, _ = answer(first, "bob", "secret", "cnonce")
 
     peer.send(OpCode.SASL, put_bytes(right))
@@ -160,14 +160,14 @@ def test_old_challenge_is_not_accepted_after_failure() -> None:
     assert who_am_i(peer) == [("ip", "127.0.0.1")]
 
 
-def test_exchange_after_allowed_failure_has_new_nonce() -> None:
+def test_sasl_exchange_after_tolerated_failure_has_new_nonce() -> None:
     engine = make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom())
-    peer = connected(engine)
-    first = begin_sasl(peer)
+    peer = connect_peer(engine)
+    first = start_sasl(peer)
     wrong, _ = answer(first, "bob", "wrong", "cnonce")
     peer.send(OpCode.SASL, put_bytes(wrong))
 
-    second = begin_sasl(peer)
+    second = start_sasl(peer)
 
     assert second.startswith(b'realm="zk-sasl-md5",nonce="')
     assert second != first
@@ -176,50 +176,50 @@ def test_exchange_after_allowed_failure_has_new_nonce() -> None:
 # --- tolerated failures ---
 
 
-def test_login_after_allowed_failure_succeeds() -> None:
-    peer = connected(make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True)))
-    sasl(peer, "bob", "wrong")
+def test_sasl_login_after_tolerated_failure_succeeds() -> None:
+    peer = connect_peer(make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True)))
+    complete_sasl(peer, "bob", "wrong")
 
-    sasl(peer, "bob", "secret")
+    complete_sasl(peer, "bob", "secret")
 
     assert ("sasl", "bob") in who_am_i(peer)
 
 
-def test_tolerated_failure_gives_no_identity() -> None:
-    peer = connected(make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True)))
+def test_tolerated_failed_sasl_login_gives_no_identity() -> None:
+    peer = connect_peer(make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True)))
 
-    sasl(peer, "bob", "wrong")
+    complete_sasl(peer, "bob", "wrong")
 
     assert who_am_i(peer) == [("ip", "127.0.0.1")]
 
 
-def test_allowed_failure_does_not_pass_required_login() -> None:
-    peer = connected(
+def test_tolerated_failed_login_does_not_satisfy_requirement() -> None:
+    peer = connect_peer(
         make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True, require_auth=frozenset({"sasl"})))
     )
-    sasl(peer, "bob", "wrong")
+    complete_sasl(peer, "bob", "wrong")
 
     (reply,) = peer.send(OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode())
 
     assert (reply.err, peer.closed) == (ErrorCode.SESSION_CLOSED_REQUIRE_AUTH, True)
 
 
-# --- meaningless tokens ---
+# --- invalid tokens ---
 
 
 @pytest.mark.parametrize("token", [put_bytes(b"\0"), put_bytes(b"="), put_bytes(b"\xff" * 5000)])
-def test_meaningless_token_fails_login(token: bytes) -> None:
-    peer = connected(make_engine(EngineSettings(sasl_users=USERS)))
-    begin_sasl(peer)
+def test_meaningless_sasl_token_fails_login(token: bytes) -> None:
+    peer = connect_peer(make_engine(EngineSettings(sasl_users=USERS)))
+    start_sasl(peer)
 
     (reply,) = peer.send(OpCode.SASL, token)
 
     assert (reply.err, peer.closed) == (ErrorCode.AUTH_FAILED, True)
 
 
-def test_null_token_closes_connection_without_answer() -> None:
-    peer = connected(make_engine(EngineSettings(sasl_users=USERS)))
-    begin_sasl(peer)
+def test_null_sasl_token_closes_connection_without_answer() -> None:
+    peer = connect_peer(make_engine(EngineSettings(sasl_users=USERS)))
+    start_sasl(peer)
 
     replies = peer.send(OpCode.SASL, pack_int(-1))
 

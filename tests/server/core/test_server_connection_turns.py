@@ -30,7 +30,7 @@ REPLY_SIZE: Final = 20 + 68
 
 
 class Time:
-    """A clock that returns the given times, and afterwards a time after the end of the turn.
+    """A clock that returns the given times, and after them a time when the turn is over.
 
     Args:
         moments: The first times.
@@ -45,16 +45,16 @@ class Time:
         return next(self._moments)
 
 
-UNTIL: Final = 1.0
+END_OF_TURN: Final = 1.0
 """The end of a turn, on a clock that returns 2 when the turn is over."""
 
 
 @pytest.fixture
 def connection() -> ServerConnection:
-    return opened(make_engine())
+    return open_connection(make_engine())
 
 
-def opened(engine: Engine) -> ServerConnection:
+def open_connection(engine: Engine) -> ServerConnection:
     connection = ServerConnection(engine, ClientConnection())
     connection.receive_data(HELLO)
     connection.client.outbox.clear()
@@ -68,7 +68,7 @@ def xids(connection: ServerConnection) -> list[int]:
     return [int_at(payload)[0] for payload in payloads]
 
 
-COSTLY: Final = {
+COSTLY_REQUESTS: Final = {
     "create": (OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()),
     "create2": (OpCode.CREATE2, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()),
     "delete": (OpCode.DELETE, r.DeleteRequest("/a", -1).encode()),
@@ -85,7 +85,7 @@ COSTLY: Final = {
     "auth": (OpCode.AUTH, r.AuthPacket(0, "digest", b"u:p").encode()),
     "sasl": (OpCode.SASL, r.GetSASLRequest(b"").encode()),
 }
-CHEAP: Final = {
+CHEAP_REQUESTS: Final = {
     "exists": (OpCode.EXISTS, r.ExistsRequest("/", False).encode()),
     "getData": (OpCode.GET_DATA, r.GetDataRequest("/", False).encode()),
     "getChildren": (OpCode.GET_CHILDREN, r.GetChildrenRequest("/", False).encode()),
@@ -94,23 +94,23 @@ CHEAP: Final = {
 }
 
 
-@pytest.mark.parametrize("name", COSTLY)
+@pytest.mark.parametrize("name", COSTLY_REQUESTS)
 def test_clock_is_read_after_costly_request(connection: ServerConnection, name: str) -> None:
-    op, body = COSTLY[name]
+    op, body = COSTLY_REQUESTS[name]
 
-    left = connection.receive_data(b"".join(request(xid, op, body) for xid in range(1, 4)), UNTIL, Time())
+    left = connection.receive_data(b"".join(request(xid, op, body) for xid in range(1, 4)), END_OF_TURN, Time())
 
     assert left
     assert xids(connection) == [1]
 
 
-@pytest.mark.parametrize("name", COSTLY)
-def test_remaining_costly_requests_take_one_turn_each(connection: ServerConnection, name: str) -> None:
-    op, body = COSTLY[name]
-    connection.receive_data(b"".join(request(xid, op, body) for xid in range(1, 4)), UNTIL, Time())
+@pytest.mark.parametrize("name", COSTLY_REQUESTS)
+def test_each_remaining_costly_request_takes_its_own_turn(connection: ServerConnection, name: str) -> None:
+    op, body = COSTLY_REQUESTS[name]
+    connection.receive_data(b"".join(request(xid, op, body) for xid in range(1, 4)), END_OF_TURN, Time())
     xids(connection)
 
-    turns = [(connection.receive_data(b"", UNTIL, Time()), xids(connection)) for _ in range(3)]
+    turns = [(connection.receive_data(b"", END_OF_TURN, Time()), xids(connection)) for _ in range(3)]
 
     assert turns == [(True, [2]), (False, [3]), (False, [])]
 
@@ -118,88 +118,88 @@ def test_remaining_costly_requests_take_one_turn_each(connection: ServerConnecti
 def test_clock_is_read_after_eight_kb_of_replies(connection: ServerConnection) -> None:
     clock = Time()
 
-    left = connection.receive_data(exists(1) * 1_000, UNTIL, clock)
+    left = connection.receive_data(exists(1) * 1_000, END_OF_TURN, clock)
 
     assert left
     assert clock.reads == 1
     assert len(xids(connection)) == CHECK_AFTER // REPLY_SIZE + 1
 
 
-def test_failing_requests_use_up_turn(connection: ServerConnection) -> None:
+def test_failing_requests_count_toward_turn(connection: ServerConnection) -> None:
     missing = request(1, OpCode.EXISTS, r.ExistsRequest("/none", False).encode())
 
-    left = connection.receive_data(missing * 1_000, UNTIL, Time())
+    left = connection.receive_data(missing * 1_000, END_OF_TURN, Time())
 
     assert left
     assert len(xids(connection)) < 100
 
 
-@pytest.mark.parametrize("name", CHEAP)
-def test_cheap_requests_do_not_read_clock_each(connection: ServerConnection, name: str) -> None:
-    op, body = CHEAP[name]
+@pytest.mark.parametrize("name", CHEAP_REQUESTS)
+def test_clock_is_not_read_after_each_cheap_request(connection: ServerConnection, name: str) -> None:
+    op, body = CHEAP_REQUESTS[name]
     clock = Time(*[0.0] * 1_000)
 
-    connection.receive_data(request(-2, op, body) * 1_000, UNTIL, clock)
+    connection.receive_data(request(-2, op, body) * 1_000, END_OF_TURN, clock)
 
     assert clock.reads <= 50
     assert len(xids(connection)) == 1_000
 
 
-def test_cheap_requests_continue_until_late(connection: ServerConnection) -> None:
+def test_cheap_requests_are_answered_until_turn_is_over(connection: ServerConnection) -> None:
     one = exists(1)
     clock = Time(0.1, 0.5, 1.0)
 
-    connection.receive_data(one * 1_000, UNTIL, clock)
+    connection.receive_data(one * 1_000, END_OF_TURN, clock)
 
     assert clock.reads == 4
     assert len(xids(connection)) == 4 * (CHECK_AFTER // REPLY_SIZE + 1)
 
 
-def test_turn_includes_its_end_time(connection: ServerConnection) -> None:
-    left = connection.receive_data(set_data(1, "/") + set_data(2, "/"), UNTIL, Time(UNTIL))
+def test_request_at_end_time_of_turn_is_still_answered(connection: ServerConnection) -> None:
+    left = connection.receive_data(set_data(1, "/") + set_data(2, "/"), END_OF_TURN, Time(END_OF_TURN))
 
     assert not left
     assert xids(connection) == [1, 2]
 
 
-def test_everything_is_answered_without_time_limit(connection: ServerConnection) -> None:
+def test_all_requests_are_answered_in_turn_without_time_limit(connection: ServerConnection) -> None:
     left = connection.receive_data(b"".join(set_data(xid, "/") for xid in range(500)))
 
     assert not left
     assert xids(connection) == list(range(500))
 
 
-def test_costly_last_request_leaves_nothing_to_answer(connection: ServerConnection) -> None:
-    assert not connection.receive_data(set_data(1, "/"), UNTIL, Time())
+def test_turn_that_ends_with_last_request_leaves_nothing_to_do(connection: ServerConnection) -> None:
+    assert not connection.receive_data(set_data(1, "/"), END_OF_TURN, Time())
 
 
 def test_partial_request_does_not_count_as_remaining(connection: ServerConnection) -> None:
-    left = connection.receive_data(set_data(1, "/") + set_data(2, "/")[:-1], UNTIL, Time())
+    left = connection.receive_data(set_data(1, "/") + set_data(2, "/")[:-1], END_OF_TURN, Time())
 
     assert not left
     assert xids(connection) == [1]
 
 
-def test_rest_of_request_after_turn_completes_it(connection: ServerConnection) -> None:
-    connection.receive_data(set_data(1, "/") + set_data(2, "/") + set_data(3, "/")[:-5], UNTIL, Time())
+def test_partial_request_is_completed_in_later_turn(connection: ServerConnection) -> None:
+    connection.receive_data(set_data(1, "/") + set_data(2, "/") + set_data(3, "/")[:-5], END_OF_TURN, Time())
 
-    connection.receive_data(set_data(3, "/")[-5:], UNTIL, Time())
-    connection.receive_data(b"", UNTIL, Time())
+    connection.receive_data(set_data(3, "/")[-5:], END_OF_TURN, Time())
+    connection.receive_data(b"", END_OF_TURN, Time())
 
     assert xids(connection) == [1, 2, 3]
 
 
 def test_requests_after_close_are_not_answered_later(connection: ServerConnection) -> None:
-    connection.receive_data(set_data(1, "/") + request(2, OpCode.CLOSE_SESSION) + set_data(3, "/"), UNTIL, Time())
+    connection.receive_data(set_data(1, "/") + request(2, OpCode.CLOSE_SESSION) + set_data(3, "/"), END_OF_TURN, Time())
 
-    turns = [connection.receive_data(b"", UNTIL, Time()) for _ in range(2)]
+    turns = [connection.receive_data(b"", END_OF_TURN, Time()) for _ in range(2)]
 
     assert turns == [False, False]
     assert xids(connection) == [1, 2]
 
 
 def test_invalid_frame_after_turn_closes_connection(connection: ServerConnection) -> None:
-    left = connection.receive_data(set_data(1, "/") + pack_int(-1), UNTIL, Time())
+    left = connection.receive_data(set_data(1, "/") + pack_int(-1), END_OF_TURN, Time())
 
     assert (left, connection.client.closing) == (False, True)
 
@@ -207,7 +207,7 @@ def test_invalid_frame_after_turn_closes_connection(connection: ServerConnection
 def test_requests_left_for_later_turns_are_counted(connection: ServerConnection) -> None:
     one = set_data(1, "/")
 
-    connection.receive_data(one * 3, UNTIL, Time())
+    connection.receive_data(one * 3, END_OF_TURN, Time())
     left = connection.engine.partial_requests
     connection.receive_data(b"")
 
@@ -229,7 +229,7 @@ steps = st.sampled_from(
 )
 
 
-def pieces(data: bytes, sizes: list[int]) -> Iterator[bytes]:
+def split_data(data: bytes, sizes: list[int]) -> Iterator[bytes]:
     at = 0
     for size in sizes:
         yield data[at : at + size]
@@ -238,32 +238,32 @@ def pieces(data: bytes, sizes: list[int]) -> Iterator[bytes]:
 
 
 def receive_in_turns(connection: ServerConnection, data: bytes, clock: Time) -> None:
-    """Feed bytes to a connection, and then run turns until nothing is left."""
-    while connection.receive_data(data, UNTIL, clock):
+    """Feed bytes to a connection, and run turns until no request remains."""
+    while connection.receive_data(data, END_OF_TURN, clock):
         data = b""
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(steps, max_size=40), st.lists(st.integers(1, 300), max_size=20), st.lists(st.booleans(), max_size=200))
-def test_replies_are_independent_of_cuts_and_turns(
+def test_replies_are_independent_of_input_pieces_and_turns(
     pipeline: list[Callable[[int], bytes]], sizes: list[int], late: list[bool]
 ) -> None:
     data = b"".join(step(xid) for xid, step in enumerate(pipeline, 1))
-    whole, cut = opened(make_engine()), opened(make_engine())
+    whole, cut = open_connection(make_engine()), open_connection(make_engine())
     clock = Time(*(2.0 * flag for flag in late))
 
     whole.receive_data(data)
-    for piece in pieces(data, sizes):
+    for piece in split_data(data, sizes):
         receive_in_turns(cut, piece, clock)
 
     assert b"".join(cut.client.outbox) == b"".join(whole.client.outbox)
     assert cut.engine.zxid == whole.engine.zxid
 
 
-def test_handshake_may_use_up_turn() -> None:
+def test_handshake_may_use_up_its_turn() -> None:
     connection = ServerConnection(make_engine(), ClientConnection())
 
-    more = connection.receive_data(HELLO + exists(1, "/") + exists(2, "/"), UNTIL, Time())
+    more = connection.receive_data(HELLO + exists(1, "/") + exists(2, "/"), END_OF_TURN, Time())
 
     assert more
     assert len(connection.client.outbox) == 1

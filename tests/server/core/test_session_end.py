@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.calls import add_watch, ask, connected, create, engine_with
+from support.calls import add_watch, connect_peer, create, engine_with_settings, request_reply
 from support.numbers import EPHEMERAL
 from support.peer import Peer
 
@@ -31,21 +31,21 @@ def all_paths(_: object, paths: list[str], parents: object) -> set[str]:
     return set(paths)
 
 
-def watch(peer: Peer, path: str, kind: int) -> None:
+def set_watch(peer: Peer, path: str, kind: int) -> None:
     if kind in (PERSISTENT, RECURSIVE):
         add_watch(peer, path, kind - PERSISTENT)
     elif kind == STANDARD_DATA:
-        ask(peer, OpCode.EXISTS, r.ExistsRequest(path, True))
+        request_reply(peer, OpCode.EXISTS, r.ExistsRequest(path, True))
     else:
-        ask(peer, OpCode.GET_CHILDREN, r.GetChildrenRequest(path, True))
+        request_reply(peer, OpCode.GET_CHILDREN, r.GetChildrenRequest(path, True))
 
 
-def outcome(
+def end_session(
     where: list[str], set_watches: list[tuple[str, int, bool]], limited: set[str], compat: str, *, is_counted: bool
 ) -> object:
-    """End a session with a node in each folder of *where*, and return everything that clients can see of it."""
-    engine = engine_with(compat=BY_NAME[compat])
-    owner, one, other = (connected(engine) for _ in range(3))
+    """End a session with a node in each folder of *where*. Return all effects that clients can see."""
+    engine = engine_with_settings(compat=BY_NAME[compat])
+    owner, one, other = (connect_peer(engine) for _ in range(3))
     for path in ("/a", "/a/b", "/other"):
         one.create(path)
     for number, folder in enumerate(where):
@@ -59,12 +59,12 @@ def outcome(
     create(one, QUOTA + "/mine")
     create(owner, QUOTA + "/mine" + LIMITS, EPHEMERAL)
     for path, watched, is_one in set_watches:
-        watch(one if is_one else other, path, watched)
+        set_watch(one if is_one else other, path, watched)
 
     if is_counted:
         engine.tree.count_below(engine.tree.root)
 
-    ask(owner, OpCode.CLOSE_SESSION)
+    request_reply(owner, OpCode.CLOSE_SESSION)
 
     below = {path: engine.tree.count_below(node) for path, node in engine.tree.walk()}
     assert below == {path: engine.tree.count(path)[0] - 1 for path, _ in engine.tree.walk()}
@@ -77,29 +77,29 @@ def outcome(
 @pytest.mark.parametrize("compat", ["3.8", "3.9"])
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(FOLDERS), min_size=7, max_size=15), watches, quotas, st.booleans())
-def test_end_of_session_equals_deletes_one_by_one(
+def test_joint_deletion_at_session_end_equals_single_deletes(
     compat: str, where: list[str], set_watches: list[tuple[str, int, bool]], limited: set[str], is_counted: bool
 ) -> None:
-    with patch("zoolet.server.core.tree._FEW", 0):
-        together = outcome(where, set_watches, limited, compat, is_counted=is_counted)
+    with patch("zoolet.server.core.tree._MAX_SINGLES", 0):
+        together = end_session(where, set_watches, limited, compat, is_counted=is_counted)
     with (
-        patch.object(Watches, "concerned", all_paths),
-        patch.object(Quota, "concerned", all_paths),
-        patch("zoolet.server.core.tree._FEW", 1_000),
+        patch.object(Watches, "affected_paths", all_paths),
+        patch.object(Quota, "affected_paths", all_paths),
+        patch("zoolet.server.core.tree._MAX_SINGLES", 1_000),
     ):
-        assert together == outcome(where, set_watches, limited, compat, is_counted=is_counted)
+        assert together == end_session(where, set_watches, limited, compat, is_counted=is_counted)
 
 
 def test_ticks_free_nodes_of_large_ended_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoolet.server.core.tree._FEW", 0)
-    monkeypatch.setattr("zoolet.server.core.tree._FREED_TOGETHER", 20)
-    engine = engine_with()
+    monkeypatch.setattr("zoolet.server.core.tree._MAX_SINGLES", 0)
+    monkeypatch.setattr("zoolet.server.core.tree._MAX_FREED_NODES", 20)
+    engine = engine_with_settings()
     kept = []
     for count in (20, 50):
-        owner = connected(engine)
+        owner = connect_peer(engine)
         for number in range(count):
             create(owner, f"/n{number}", EPHEMERAL)
-        ask(owner, OpCode.CLOSE_SESSION)
+        request_reply(owner, OpCode.CLOSE_SESSION)
         kept.append(len(engine.tree.unfreed))
 
     assert kept == [0, 50]

@@ -6,8 +6,8 @@ Source: ZooKeeperServer.processPacket; DigestAuthenticationProvider.
 from __future__ import annotations
 
 import pytest
-from support.calls import connected, engine_with, last_zxid, renew, settings_of, who_am_i
-from support.engine import keep_log, make_engine
+from support.calls import connect_peer, engine_with_settings, last_zxid, parse_settings, resume_session, who_am_i
+from support.engine import attach_journal, make_engine
 from support.frames import long, request, string, unhex
 from support.log import Log
 from support.logins import SUPER, USERS
@@ -85,7 +85,7 @@ def test_failed_auth_closes_connection_but_not_session(peer, scheme, data):
 
     assert raw == unhex("00000010 fffffffc 0000000000000000 ffffff8d")
     assert peer.closed
-    assert renew(peer).welcome == peer.welcome
+    assert resume_session(peer).welcome == peer.welcome
 
 
 def test_auth_consumes_no_zxid(peer):
@@ -101,12 +101,12 @@ def test_undecodable_auth_packet_is_closed_silently(peer):
 
     assert raw == b""
     assert peer.closed
-    assert renew(peer).welcome == peer.welcome
+    assert resume_session(peer).welcome == peer.welcome
 
 
 @pytest.mark.parametrize("scheme", ["super", "world", "auth", "sasl", "x509", "DIGEST", "digest\0", "", None])
 def test_unsupported_auth_scheme_is_refused(scheme: str | None) -> None:
-    peer = connected(make_engine(EngineSettings(sasl_users=USERS, super_digest=SUPER)))
+    peer = connect_peer(make_engine(EngineSettings(sasl_users=USERS, super_digest=SUPER)))
 
     reply = peer.auth(scheme, b"super:pw")
 
@@ -114,7 +114,7 @@ def test_unsupported_auth_scheme_is_refused(scheme: str | None) -> None:
 
 
 def test_ip_scheme_proves_address_of_connection() -> None:
-    peer = connected(make_engine(), host="127.0.0.2")
+    peer = connect_peer(make_engine(), host="127.0.0.2")
 
     peer.auth("ip", b"10.0.0.1")
 
@@ -124,7 +124,7 @@ def test_ip_scheme_proves_address_of_connection() -> None:
 def test_wrong_super_password_is_counted_and_logged() -> None:
     logged: list[str] = []
     engine = make_engine(EngineSettings(super_digest=SUPER), log=lambda text, *values: logged.append(text % values))
-    peer = connected(engine)
+    peer = connect_peer(engine)
 
     assert peer.auth("digest", b"super:guess").err == ErrorCode.OK
     assert peer.auth("digest", b"bob:guess").err == ErrorCode.OK
@@ -135,7 +135,7 @@ def test_wrong_super_password_is_counted_and_logged() -> None:
 
 def test_non_utf_8_credentials_are_compared_exactly() -> None:
     engine = make_engine(EngineSettings(super_digest=digest_id(b"super:\xff")))
-    peer = connected(engine)
+    peer = connect_peer(engine)
 
     peer.auth("digest", b"super:\xfe")
 
@@ -143,8 +143,8 @@ def test_non_utf_8_credentials_are_compared_exactly() -> None:
 
 
 def test_identities_are_limited_including_address(log: Log) -> None:
-    engine = engine_with(log, max_identities=3)
-    peer = connected(engine)
+    engine = engine_with_settings(log, max_identities=3)
+    peer = connect_peer(engine)
 
     errors = [peer.auth("digest", f"u{number}:p".encode()).err for number in range(3)]
 
@@ -156,7 +156,7 @@ def test_identities_are_limited_including_address(log: Log) -> None:
 
 
 def test_repeated_identity_does_not_count_toward_limit() -> None:
-    peer = connected(engine_with(max_identities=2))
+    peer = connect_peer(engine_with_settings(max_identities=2))
 
     errors = [peer.auth("digest", b"u:p").err for _ in range(10)]
 
@@ -165,8 +165,8 @@ def test_repeated_identity_does_not_count_toward_limit() -> None:
 
 
 def test_identity_limit_is_per_connection() -> None:
-    engine = engine_with(max_identities=2)
-    first, second = connected(engine), connected(engine)
+    engine = engine_with_settings(max_identities=2)
+    first, second = connect_peer(engine), connect_peer(engine)
 
     assert [first.auth("digest", b"u:p").err, second.auth("digest", b"v:p").err] == [0, 0]
 
@@ -175,7 +175,7 @@ def test_identity_limit_is_per_connection() -> None:
 
 
 def test_login_fails_without_digest_provider() -> None:
-    peer = connected(make_engine(settings_of("DigestAuthenticationProvider.enabled=false\n")))
+    peer = connect_peer(make_engine(parse_settings("DigestAuthenticationProvider.enabled=false\n")))
 
     reply = peer.auth("digest", b"a:b")
 
@@ -184,16 +184,16 @@ def test_login_fails_without_digest_provider() -> None:
 
 def test_super_login_fails_without_digest_provider() -> None:
     text = f"DigestAuthenticationProvider.superDigest={digest_id(b'super:pw')}\n"
-    engine = make_engine(settings_of(text + "DigestAuthenticationProvider.enabled=false\n"))
+    engine = make_engine(parse_settings(text + "DigestAuthenticationProvider.enabled=false\n"))
 
-    reply = connected(engine).auth("digest", b"super:pw")
+    reply = connect_peer(engine).auth("digest", b"super:pw")
 
     assert reply.err == ErrorCode.AUTH_FAILED
     assert engine.metrics.super_logins == 0
 
 
 def test_digest_acl_is_invalid_without_digest_provider() -> None:
-    peer = connected(make_engine(settings_of("DigestAuthenticationProvider.enabled=false\n")))
+    peer = connect_peer(make_engine(parse_settings("DigestAuthenticationProvider.enabled=false\n")))
 
     with pytest.raises(InvalidACLError):
         peer.create("/a", acl=PRIVATE)
@@ -217,9 +217,9 @@ def test_digest_acl_is_invalid_without_digest_provider() -> None:
         b":",
     ],
 )
-def test_only_right_credentials_make_super_user(credentials: bytes) -> None:
+def test_wrong_credentials_do_not_make_super_user(credentials: bytes) -> None:
     engine = make_engine(EngineSettings(super_digest=SUPER))
-    peer = connected(engine)
+    peer = connect_peer(engine)
 
     peer.auth("digest", credentials)
 
@@ -229,7 +229,7 @@ def test_only_right_credentials_make_super_user(credentials: bytes) -> None:
 
 def test_right_credentials_make_super_user() -> None:
     engine = make_engine(EngineSettings(super_digest=SUPER))
-    peer = connected(engine)
+    peer = connect_peer(engine)
 
     peer.auth("digest", b"super:pw")
 
@@ -238,7 +238,7 @@ def test_right_credentials_make_super_user() -> None:
 
 @pytest.mark.parametrize("digest", ["", ":", "super", "super:"])
 def test_partial_super_digest_makes_no_super_user(digest: str) -> None:
-    peer = connected(make_engine(settings_of(f"DigestAuthenticationProvider.superDigest={digest}\n")))
+    peer = connect_peer(make_engine(parse_settings(f"DigestAuthenticationProvider.superDigest={digest}\n")))
 
     peer.auth("digest", digest.encode())
 
@@ -247,7 +247,7 @@ def test_partial_super_digest_makes_no_super_user(digest: str) -> None:
 
 def test_non_ascii_super_digest_is_compared() -> None:
     engine = make_engine(EngineSettings(super_digest=digest_id("süper:pw".encode())))
-    peer = connected(engine)
+    peer = connect_peer(engine)
 
     peer.auth("digest", "süper:pw".encode())
 
@@ -267,8 +267,8 @@ def test_whoami_hides_password_of_digest(peer):
 @pytest.mark.parametrize(
     ("op", "taken"), [(OpCode.SET_DATA, 1), (OpCode.MULTI, 1), (OpCode.EXISTS, 0), (OpCode.PING, 0), (99, 0)]
 )
-def test_injected_error_takes_zxid_where_write_would(op: int, taken: int) -> None:
-    peer = connected(make_engine())
+def test_injected_error_takes_zxid_only_for_writes(op: int, taken: int) -> None:
+    peer = connect_peer(make_engine())
     before = peer.engine.zxid
 
     peer.connection.answer_with_error(5, op, ErrorCode.NO_NODE)
@@ -278,7 +278,7 @@ def test_injected_error_takes_zxid_where_write_would(op: int, taken: int) -> Non
 
 def test_zxid_of_failed_operation_is_logged() -> None:
     engine = make_engine(zxid=5)
-    log = keep_log(engine)
+    log = attach_journal(engine)
 
     engine.take_zxid(7, 3, ErrorCode.NO_NODE)
 

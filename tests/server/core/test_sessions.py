@@ -9,12 +9,23 @@ from collections.abc import Callable
 from random import Random, SystemRandom
 
 import pytest
-from support.calls import REFUSED, add_watch, ask, connected, error, last_zxid, only, renew, session_of, who_am_i
+from support.calls import (
+    REFUSED,
+    add_watch,
+    connect_peer,
+    last_zxid,
+    read_session_id,
+    request_error,
+    request_reply,
+    resume_session,
+    single_entry_acl,
+    who_am_i,
+)
 from support.engine import make_engine
 from support.frames import unhex
 from support.numbers import EPHEMERAL, NO_AUTH, OK, PERSISTENT_WATCH
 from support.peer import Peer
-from support.private_nodes import owner_of
+from support.private_nodes import connect_owner
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, digest_id
@@ -31,17 +42,17 @@ from zoolet.server.core.settings import EngineSettings
 from zoolet.server.core.state import first_zxid
 
 
-def resumed(engine: Engine, session: int, password: bytes | None) -> int:
-    """Try to take a session over; return the session id in the server's answer, 0 for a refusal."""
+def try_to_resume(engine: Engine, session: int, password: bytes | None) -> int:
+    """Try to take over a session. Return the session id in the server's answer, which is 0 after a refusal."""
     peer = Peer(engine)
     welcome = peer.connect(session=session, password=password)  # type: ignore[arg-type] # null is tested on purpose
     assert welcome is not None
     return welcome.session_id
 
 
-def offered(engine: Engine) -> tuple[int, bytes]:
-    """Open a session; return its id and password."""
-    welcome = connected(engine).welcome
+def open_session(engine: Engine) -> tuple[int, bytes]:
+    """Open a session. Return its id and password."""
+    welcome = connect_peer(engine).welcome
     assert welcome is not None
     assert welcome.password is not None
     return welcome.session_id, welcome.password
@@ -51,9 +62,9 @@ def offered(engine: Engine) -> tuple[int, bytes]:
 
 
 def test_creating_a_session_takes_one_zxid(engine):
-    peer = connected(engine)
+    peer = connect_peer(engine)
 
-    assert ask(peer, OpCode.EXISTS, r.ExistsRequest("/", False)).zxid == 1
+    assert request_reply(peer, OpCode.EXISTS, r.ExistsRequest("/", False)).zxid == 1
 
 
 def test_creating_and_closing_session_take_a_zxid_each(peer, other):
@@ -66,10 +77,10 @@ def test_creating_and_closing_session_take_a_zxid_each(peer, other):
     assert last_zxid(peer) == 3
 
 
-def test_renewal_takes_no_zxid(peer):
+def test_session_renewal_takes_no_zxid(peer):
     before = last_zxid(peer)
 
-    second = renew(peer)
+    second = resume_session(peer)
 
     assert last_zxid(second) == before
 
@@ -78,7 +89,7 @@ def test_renewal_takes_no_zxid(peer):
 
 
 def test_wrong_password_closes_both_connections(peer):
-    thief = renew(peer, password=b"not the password")
+    thief = resume_session(peer, password=b"not the password")
 
     assert thief.welcome == REFUSED
     assert thief.closed
@@ -88,16 +99,16 @@ def test_wrong_password_closes_both_connections(peer):
 
 def test_session_survives_takeover_with_wrong_password(peer):
     peer.create("/e", flags=EPHEMERAL)
-    renew(peer, password=b"not the password")
+    resume_session(peer, password=b"not the password")
 
-    owner = renew(peer)
+    owner = resume_session(peer)
 
     assert owner.welcome == peer.welcome
-    assert owner.exists("/e").ephemeralOwner == session_of(peer)
+    assert owner.exists("/e").ephemeralOwner == read_session_id(peer)
 
 
-def test_takeover_closes_old_connection_silently(peer):
-    second = renew(peer)
+def test_session_takeover_closes_old_connection_silently(peer):
+    second = resume_session(peer)
 
     assert peer.closed
     assert peer.pop_output() == b""
@@ -105,13 +116,13 @@ def test_takeover_closes_old_connection_silently(peer):
     assert not second.closed
 
 
-def test_takeover_drops_watches(peer, other):
+def test_session_takeover_drops_watches(peer, other):
     peer.create("/d")
     peer.get("/d", watch=True)
     peer.children("/", watch=True)
     add_watch(peer, "/d", PERSISTENT_WATCH)
 
-    second = renew(peer)
+    second = resume_session(peer)
     other.set("/d", b"new")
     other.create("/c")
 
@@ -119,35 +130,35 @@ def test_takeover_drops_watches(peer, other):
     assert peer.pop_output() == b""
 
 
-def test_takeover_drops_identities(peer):
+def test_session_takeover_drops_identities(peer):
     peer.auth("digest", b"u:p")
-    peer.create("/mine", acl=only(Perm.ALL, "digest", digest_id(b"u:p")))
+    peer.create("/mine", acl=single_entry_acl(Perm.ALL, "digest", digest_id(b"u:p")))
 
-    second = renew(peer)
+    second = resume_session(peer)
 
-    assert ask(second, OpCode.WHO_AM_I).body == unhex("00000001 00000002 6970 00000009") + b"127.0.0.1"
-    assert error(second, OpCode.GET_DATA, r.GetDataRequest("/mine", False)) == NO_AUTH
+    assert request_reply(second, OpCode.WHO_AM_I).body == unhex("00000001 00000002 6970 00000009") + b"127.0.0.1"
+    assert request_error(second, OpCode.GET_DATA, r.GetDataRequest("/mine", False)) == NO_AUTH
 
 
-def test_takeover_keeps_ephemeral_nodes(peer, other):
+def test_session_takeover_keeps_ephemeral_nodes(peer, other):
     peer.create("/e", flags=EPHEMERAL)
 
-    renew(peer)
+    resume_session(peer)
 
-    assert other.exists("/e").ephemeralOwner == session_of(peer)
+    assert other.exists("/e").ephemeralOwner == read_session_id(peer)
 
 
-def test_renewal_negotiates_timeout_again(engine):
-    first = connected(engine, timeout=10_000)
+def test_session_renewal_negotiates_timeout_again(engine):
+    first = connect_peer(engine, timeout=10_000)
 
-    second = renew(first, timeout=20_000)
+    second = resume_session(first, timeout=20_000)
 
     assert second.welcome == first.welcome._replace(timeout_ms=20_000)
 
 
 def test_moved_session_loses_its_identities(private: Peer) -> None:
     engine = private.engine
-    first = owner_of(engine)
+    first = connect_owner(engine)
     assert first.welcome is not None
     second = Peer(engine)
     second.connect(session=first.welcome.session_id, password=first.welcome.password or b"")
@@ -158,8 +169,8 @@ def test_moved_session_loses_its_identities(private: Peer) -> None:
     assert who_am_i(second) == [("ip", "127.0.0.1")]
 
 
-def test_old_connection_is_inactive_after_move(engine: Engine) -> None:
-    first = connected(engine)
+def test_old_connection_is_inactive_after_session_has_moved(engine: Engine) -> None:
+    first = connect_peer(engine)
     assert first.welcome is not None
     Peer(engine).connect(session=first.welcome.session_id, password=first.welcome.password or b"")
 
@@ -175,32 +186,32 @@ def test_old_connection_is_inactive_after_move(engine: Engine) -> None:
 def test_passwords_of_same_session_id_differ_by_server() -> None:
     one, another = make_engine(rng=SystemRandom()), make_engine(rng=SystemRandom())
 
-    (id_of_one, password_of_one), (id_of_another, password_of_another) = offered(one), offered(another)
+    (id_of_one, password_of_one), (id_of_another, password_of_another) = open_session(one), open_session(another)
 
     assert id_of_one == id_of_another
     assert password_of_one != password_of_another
 
 
 def test_same_seed_gives_same_passwords() -> None:
-    assert offered(make_engine(rng=Random(7))) == offered(make_engine(rng=Random(7)))
+    assert open_session(make_engine(rng=Random(7))) == open_session(make_engine(rng=Random(7)))
 
 
 def test_two_sessions_have_different_passwords(engine: Engine) -> None:
-    assert offered(engine)[1] != offered(engine)[1]
+    assert open_session(engine)[1] != open_session(engine)[1]
 
 
 def test_password_is_sixteen_bytes(engine: Engine) -> None:
-    assert len(offered(engine)[1]) == 16
+    assert len(open_session(engine)[1]) == 16
 
 
-def test_given_password_resumes_session(engine: Engine) -> None:
-    session, password = offered(engine)
+def test_assigned_password_resumes_session(engine: Engine) -> None:
+    session, password = open_session(engine)
 
-    assert resumed(engine, session, password) == session
+    assert try_to_resume(engine, session, password) == session
 
 
 def test_resumed_session_keeps_its_password(engine: Engine) -> None:
-    session, password = offered(engine)
+    session, password = open_session(engine)
     peer = Peer(engine)
 
     welcome = peer.connect(session=session, password=password)
@@ -210,46 +221,46 @@ def test_resumed_session_keeps_its_password(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("password", [None, b"", bytes(16), bytes(15), bytes(17), b"\xff" * 16])
-def test_wrong_password_does_not_resume(engine: Engine, password: bytes | None) -> None:
-    session, _ = offered(engine)
+def test_wrong_password_cannot_resume_session(engine: Engine, password: bytes | None) -> None:
+    session, _ = open_session(engine)
 
-    assert resumed(engine, session, password) == 0
+    assert try_to_resume(engine, session, password) == 0
 
 
 @pytest.mark.parametrize("spoil", [lambda p: p[:15], lambda p: p[1:], lambda p: p[:1], lambda p: p + b"\0"])
 def test_truncated_or_extended_password_cannot_resume(engine: Engine, spoil: Callable[[bytes], bytes]) -> None:
-    session, password = offered(engine)
+    session, password = open_session(engine)
 
-    assert resumed(engine, session, spoil(password)) == 0
-
-
-def test_password_of_other_session_does_not_resume(engine: Engine) -> None:
-    (session, _), (_, password) = offered(engine), offered(engine)
-
-    assert resumed(engine, session, password) == 0
+    assert try_to_resume(engine, session, spoil(password)) == 0
 
 
-def test_password_of_other_server_does_not_resume() -> None:
+def test_password_of_second_session_cannot_resume_first(engine: Engine) -> None:
+    (session, _), (_, password) = open_session(engine), open_session(engine)
+
+    assert try_to_resume(engine, session, password) == 0
+
+
+def test_password_from_second_server_cannot_resume() -> None:
     ours, theirs = make_engine(rng=SystemRandom()), make_engine(rng=SystemRandom())
-    (session, _), (_, password) = offered(ours), offered(theirs)
+    (session, _), (_, password) = open_session(ours), open_session(theirs)
 
-    assert resumed(ours, session, password) == 0
+    assert try_to_resume(ours, session, password) == 0
 
 
 def test_password_by_zookeeper_formula_cannot_resume(engine: Engine) -> None:
-    session, _ = offered(engine)
+    session, _ = open_session(engine)
 
-    assert resumed(engine, session, session_password(session)) == 0
+    assert try_to_resume(engine, session, session_password(session)) == 0
 
 
 def test_in_3_8_password_follows_zookeeper_formula() -> None:
-    session, password = offered(make_engine(EngineSettings(compat=V3_8), rng=SystemRandom()))
+    session, password = open_session(make_engine(EngineSettings(compat=V3_8), rng=SystemRandom()))
 
     assert password == session_password(session)
 
 
-def test_refused_takeover_shows_no_password(engine: Engine) -> None:
-    session, _ = offered(engine)
+def test_refused_session_resume_returns_blank_password(engine: Engine) -> None:
+    session, _ = open_session(engine)
     peer = Peer(engine)
 
     welcome = peer.connect(session=session)
@@ -261,7 +272,7 @@ def test_refused_takeover_shows_no_password(engine: Engine) -> None:
 
 def test_requests_after_refused_takeover_are_not_done(private: Peer) -> None:
     engine = private.engine
-    session, _ = offered(engine)
+    session, _ = open_session(engine)
     intruder = Peer(engine)
     create = r.RequestHeader(1, OpCode.CREATE).encode() + r.CreateRequest("/in", b"", OPEN_ACL_UNSAFE, 0).encode()
 

@@ -21,7 +21,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_limit_is_configurable(key: str) -> None:
+def test_each_limit_of_engine_is_configurable(key: str) -> None:
     config: ServerConfig = build({key: Setting("1234", "a test")})
 
     assert getattr(config.settings, KEYS[key]) == 1234
@@ -29,7 +29,7 @@ def test_limit_is_configurable(key: str) -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1", "many"])
 @pytest.mark.parametrize("key", KEYS)
-def test_limit_below_1_or_not_a_number_is_refused(key: str, value: str) -> None:
+def test_engine_limit_below_1_or_not_a_number_is_refused(key: str, value: str) -> None:
     with pytest.raises(ValueError, match=key):
         build({key: Setting(value, "a test")})
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fuzz import engines, frames
 from support.effort import effort
-from support.engine import keep_log
+from support.engine import attach_journal
 from support.forms import general_forms
 from support.generators import GENERATORS
 from support.numbers import CONTAINER
@@ -50,7 +50,7 @@ class World:
         self.heard: list[Any] = []
         with self.forms():
             self.engine = engines.engine_for(variant)
-        self.journal = keep_log(self.engine) if kind == "logged" else None
+        self.journal = attach_journal(self.engine) if kind == "logged" else None
         if kind == "heard":
             self.engine.on_requests = self.heard.append
         self.history = TreeHistory(self.engine) if kind == "undone" else None
@@ -100,13 +100,13 @@ class World:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("variant", range(len(engines.VARIANTS)))
-def test_straight_forms_equal_general_forms(variant: int, kind: str) -> None:
+def test_straight_forms_have_same_effects_as_general_forms(variant: int, kind: str) -> None:
     rng = Random(f"{variant} {kind}")
-    pool = frames.pool(rng, FRAMES)
+    pool = frames.make_pool(rng, FRAMES)
     straight, general = World(variant, kind, nullcontext), World(variant, kind, general_forms)
 
     for number, whole in enumerate(pool):
-        data = frames.broken(rng, whole, pool) if rng.random() < 0.1 else whole
+        data = frames.break_frame(rng, whole, pool) if rng.random() < 0.1 else whole
         at = int(rng.random() < 0.2)
         assert straight.feed(at, data) == general.feed(at, data), (number, data.hex())
 
@@ -130,7 +130,7 @@ def test_random_requests_reach_every_straight_form(monkeypatch: pytest.MonkeyPat
             monkeypatch.setitem(table, op, spy)
     world = World(0, "alone", nullcontext)
 
-    for data in frames.pool(Random(0), 4_000):
+    for data in frames.make_pool(Random(0), 4_000):
         world.feed(0, data)
 
     assert reached == {*(("run", op) for op in STRAIGHT_REQUESTS), *(("part", op) for op in STRAIGHT_OPERATIONS)}
@@ -141,13 +141,13 @@ def test_straight_forms_are_up_to_date() -> None:
     subprocess.run([sys.executable, GENERATORS / "straight.py", "--check"], check=True)
 
 
-def test_function_with_name_of_copied_one_is_refused() -> None:
+def test_generator_refuses_two_functions_of_same_name() -> None:
     planted = "import straight; straight.writes.add = print; straight.straight()"
     run = subprocess.run([sys.executable, "-c", planted], cwd=GENERATORS, capture_output=True, text=True, check=False)
     assert "create calls a different function with the name add" in run.stderr
 
 
-def test_part_needing_general_form_changes_nothing(peer: Peer) -> None:
+def test_straight_form_of_uncommon_operation_changes_nothing(peer: Peer) -> None:
     container = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, CONTAINER)
     body = wire.encode_operations([(OpCode.CREATE, container)])
     before = peer.engine.zxid

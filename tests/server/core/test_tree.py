@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.calls import acl_of, at, create, delete
+from support.calls import create, delete, read_acl, tick_at
 from support.records import replace
 
 from zoolet.protocol import records as r
@@ -33,7 +33,7 @@ def test_initial_nodes_have_stats_of_zookeeper(peer, path, cversion, aversion, c
     ],
 )
 def test_first_nodes_have_acls_of_zookeeper(peer, path, acl):
-    assert acl_of(peer, path) == acl
+    assert read_acl(peer, path) == acl
 
 
 def test_first_child_of_root_raises_cversion_to_zero(peer):
@@ -66,7 +66,7 @@ def test_pzxid_is_creation_of_node_until_first_child(peer):
     assert (after.cversion, after.pzxid) == (1, child.zxid)
 
 
-def test_change_below_child_keeps_grandparent(peer):
+def test_change_below_child_does_not_change_stat_of_grandparent(peer):
     peer.create("/p")
     peer.create("/p/c")
     before = peer.exists("/p")
@@ -81,7 +81,7 @@ def test_change_below_child_keeps_grandparent(peer):
 def test_new_child_changes_three_fields_of_parent(engine, peer):
     peer.create("/p", b"data")
     before = peer.exists("/p")
-    at(engine, 100)
+    tick_at(engine, 100)
 
     made = create(peer, "/p/c")
 
@@ -92,14 +92,14 @@ def test_deleted_child_changes_three_fields_of_parent(engine, peer):
     peer.create("/p", b"data")
     peer.create("/p/c")
     before = peer.exists("/p")
-    at(engine, 100)
+    tick_at(engine, 100)
 
     deleted = delete(peer, "/p/c")
 
     assert peer.exists("/p") == replace(before, cversion=2, numChildren=0, pzxid=deleted.zxid)
 
 
-def test_count_includes_packed_and_looked_up_nodes(engine, peer):
+def test_tree_count_includes_packed_and_looked_up_nodes(engine, peer):
     for path, data in (("/a", b"12"), ("/a/b", b"3"), ("/a/c", b"45"), ("/a/c/d", b"")):
         peer.create(path, data)
     peer.get("/a/b")

@@ -7,7 +7,7 @@ import time
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.calls import connected, session_of
+from support.calls import connect_peer, read_session_id
 from support.engine import make_engine
 from support.numbers import CONTAINER, EPHEMERAL, SEQUENTIAL
 from support.peer import Peer
@@ -35,8 +35,8 @@ def counted(engine: Engine) -> dict[str, int]:
     return {path: engine.tree.count_below(node) for path, node in engine.tree.walk()}
 
 
-def walked(engine: Engine) -> dict[str, int]:
-    """Return the same counts from a walk for each node."""
+def counts_by_walk(engine: Engine) -> dict[str, int]:
+    """Return the number of nodes below each node, counted by a walk."""
     return {path: sum(1 for _ in engine.tree.walk(path)) - 1 for path, _ in engine.tree.walk()}
 
 
@@ -44,8 +44,8 @@ def ephemerals(peer: Peer, prefix: str | None) -> list[str]:
     return sorted(peer.call(OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest(prefix)).ephemerals)
 
 
-def do(peer: Peer, operation: Operation) -> None:
-    """Run an operation, regardless of its result."""
+def run_operation(peer: Peer, operation: Operation) -> None:
+    """Run an operation, and ignore its result."""
     peer.send(operation[0], operation[1].encode())
 
 
@@ -76,13 +76,13 @@ class Multi:
         return wire.encode_operations(self.operations)
 
 
-def filled(operations: list[Operation]) -> Peer:
-    """Return a client of a server with a few nodes, where these operations were tried."""
-    peer = connected(make_engine())
+def make_filled_peer(operations: list[Operation]) -> Peer:
+    """Return a client of a server with a few nodes, after trying these operations."""
+    peer = connect_peer(make_engine())
     for path in ("/a", "/a/b", "/a/b/c", "/b"):
         peer.create(path)
     for operation in operations:
-        do(peer, operation)
+        run_operation(peer, operation)
     return peer
 
 
@@ -93,46 +93,46 @@ def filled(operations: list[Operation]) -> Peer:
 @moderate
 @given(anything, anything)
 @example([], [(OpCode.DELETE, r.DeleteRequest("/a/b/c", -1)), (OpCode.DELETE, r.DeleteRequest("/a/b", -1))])
-def test_kept_counts_equal_full_walk(before: list[Operation], after: list[Operation]) -> None:
-    peer = filled(before)
+def test_cached_descendant_counts_equal_full_walk(before: list[Operation], after: list[Operation]) -> None:
+    peer = make_filled_peer(before)
     below(peer, "/")
 
     for operation in after:
-        do(peer, operation)
+        run_operation(peer, operation)
 
-    assert counted(peer.engine) == walked(peer.engine)
+    assert counted(peer.engine) == counts_by_walk(peer.engine)
 
 
 @moderate
 @given(anything)
-def test_first_count_equals_full_walk(before: list[Operation]) -> None:
-    peer = filled(before)
+def test_first_descendant_count_equals_full_walk(before: list[Operation]) -> None:
+    peer = make_filled_peer(before)
 
-    assert counted(peer.engine) == walked(peer.engine)
+    assert counted(peer.engine) == counts_by_walk(peer.engine)
 
 
 @pytest.mark.slow
 @moderate
 @given(anything, anything, anything)
-def test_counts_follow_restores_in_both_directions(
+def test_descendant_counts_follow_restores_in_both_directions(
     before: list[Operation], between: list[Operation], after: list[Operation]
 ) -> None:
-    peer = connected(make_engine())
+    peer = connect_peer(make_engine())
     history = TreeHistory(peer.engine)
     for operation in before:
-        do(peer, operation)
+        run_operation(peer, operation)
     first = history.snapshot()
     below(peer, "/")
     for operation in between:
-        do(peer, operation)
+        run_operation(peer, operation)
     second = history.snapshot()
     for operation in after:
-        do(peer, operation)
+        run_operation(peer, operation)
 
     history.restore_to(first)
-    at_first = counted(peer.engine), walked(peer.engine)
+    at_first = counted(peer.engine), counts_by_walk(peer.engine)
     history.restore_to(second)
-    at_second = counted(peer.engine), walked(peer.engine)
+    at_second = counted(peer.engine), counts_by_walk(peer.engine)
 
     assert at_first[0] == at_first[1]
     assert at_second[0] == at_second[1]
@@ -140,20 +140,20 @@ def test_counts_follow_restores_in_both_directions(
 
 @moderate
 @given(st.lists(creates, max_size=20))
-def test_counts_decrease_with_ephemerals_of_session(operations: list[Operation]) -> None:
-    peer = filled([])
-    leaver = connected(peer.engine)
+def test_descendant_counts_decrease_at_session_end(operations: list[Operation]) -> None:
+    peer = make_filled_peer([])
+    leaver = connect_peer(peer.engine)
     below(peer, "/")
     for operation in operations:
-        do(leaver, operation)
+        run_operation(leaver, operation)
 
     leaver.close()
 
-    assert counted(peer.engine) == walked(peer.engine)
+    assert counted(peer.engine) == counts_by_walk(peer.engine)
 
 
-def test_failed_transaction_keeps_counts() -> None:
-    peer = filled([])
+def test_failed_transaction_keeps_descendant_counts() -> None:
+    peer = make_filled_peer([])
     before = below(peer, "/a")
     create = OpCode.CREATE, r.CreateRequest("/a/new", b"", OPEN_ACL_UNSAFE, 0)
     fail = OpCode.DELETE, r.DeleteRequest("/nowhere", -1)
@@ -163,14 +163,14 @@ def test_failed_transaction_keeps_counts() -> None:
     assert below(peer, "/a") == before == 2
 
 
-def test_empty_path_counts_root() -> None:
-    peer = filled([])
+def test_descendant_count_of_empty_path_includes_root() -> None:
+    peer = make_filled_peer([])
 
     assert below(peer, "") == below(peer, "/") + 1
 
 
-def test_repeated_count_of_large_tree_is_cheap() -> None:
-    peer = connected(make_engine())
+def test_repeated_descendant_count_of_large_tree_is_cheap() -> None:
+    peer = connect_peer(make_engine())
     for number in range(20_000):
         peer.engine.tree.create(f"/{number}", str(number), peer.engine.tree.parent_of(f"/{number}"), b"", 0, 0, 1, 0)
     below(peer, "/")
@@ -183,7 +183,7 @@ def test_repeated_count_of_large_tree_is_cheap() -> None:
     assert took < 0.5  # 5 ms; counting again each time would take a second
 
 
-def test_populate_and_restore_keep_counts() -> None:
+def test_populate_and_restore_update_descendant_counts() -> None:
     with Server() as server:
         engine = server._engine
         engine.tree.count_below(engine.tree.root)
@@ -195,7 +195,7 @@ def test_populate_and_restore_keep_counts() -> None:
         server.restore(populated)
 
         assert at_empty == {"/": 3, "/zookeeper": 2, "/zookeeper/quota": 0, "/zookeeper/config": 0}
-        assert counted(engine) == walked(engine)
+        assert counted(engine) == counts_by_walk(engine)
 
 
 # --- ephemeral nodes ---
@@ -211,12 +211,12 @@ prefixes = st.one_of(st.none(), st.sampled_from(["", " ", "/", "//", "/a", "a"])
 @example(["/a", "/ab", "/b"], [], "/a")
 @example(["/a\uffff", "/a\U0001f600", "/a"], [], "/a\uffff")
 def test_indexed_ephemerals_equal_filtered_list(mine: list[str], removed: list[str], prefix: str | None) -> None:
-    peer = connected(make_engine())
+    peer = connect_peer(make_engine())
     for path in [*mine, *removed]:
-        do(peer, (OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, EPHEMERAL)))
+        run_operation(peer, (OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, EPHEMERAL)))
     ephemerals(peer, "/x")
     for path in removed:
-        do(peer, (OpCode.DELETE, r.DeleteRequest(path, -1)))
+        run_operation(peer, (OpCode.DELETE, r.DeleteRequest(path, -1)))
     assert peer.welcome is not None
     held = list(peer.engine.tree.ephemerals.get(peer.welcome.session_id, ()))
 
@@ -227,7 +227,7 @@ def test_indexed_ephemerals_equal_filtered_list(mine: list[str], removed: list[s
 
 def test_ephemerals_list_only_own_session() -> None:
     engine = make_engine()
-    first, second = connected(engine), connected(engine)
+    first, second = connect_peer(engine), connect_peer(engine)
     first.create("/a1", flags=EPHEMERAL)
     second.create("/a2", flags=EPHEMERAL)
 
@@ -252,7 +252,7 @@ UNDOES = {"a transaction": fail_a_transaction, "a snapshot": go_back}
 
 @pytest.mark.parametrize("undo", ["a transaction", "a snapshot"])
 def test_undone_ephemerals_are_not_found(undo: str) -> None:
-    peer = connected(make_engine())
+    peer = connect_peer(make_engine())
     peer.create("/a1", flags=EPHEMERAL)
     ephemerals(peer, "/a")
 
@@ -262,7 +262,7 @@ def test_undone_ephemerals_are_not_found(undo: str) -> None:
 
 
 def test_failed_multi_keeps_ephemeral_index() -> None:
-    peer = connected(make_engine())
+    peer = connect_peer(make_engine())
     peer.create("/e", flags=EPHEMERAL)
     peer.delete("/e")
     before = dict(peer.engine.tree.ephemerals)
@@ -272,5 +272,5 @@ def test_failed_multi_keeps_ephemeral_index() -> None:
         (OpCode.DELETE, r.DeleteRequest("/no", -1)),
     )
 
-    assert session_of(peer) in before
+    assert read_session_id(peer) in before
     assert peer.engine.tree.ephemerals.keys() == before.keys()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 
 import pytest
-from support.calls import add_watch, check_watches, connected, error, remove_watches
-from support.frames import NULL, unhex
+from support.calls import add_watch, check_watches, connect_peer, remove_watches, request_error
+from support.frames import NULL_VALUE, unhex
 from support.numbers import CHANGED, MARSHALLING_ERROR, NO_WATCHER, OK, PERSISTENT_WATCH, RECURSIVE_WATCH
 from support.peer import Peer
 
@@ -27,7 +27,7 @@ def test_add_watch_reply_has_four_zero_bytes(peer, mode):
 
 
 @pytest.mark.parametrize("mode", [2, -1, 7])
-def test_unknown_mode_is_marshalling_error(peer, mode):
+def test_unknown_mode_of_add_watch_is_marshalling_error(peer, mode):
     reply = add_watch(peer, "/", mode)
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
@@ -45,7 +45,7 @@ def test_watch_on_null_path_is_accepted(peer):
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
-def test_checking_or_removing_missing_watch_finds_none(peer, kind):
+def test_checking_or_removing_missing_watch_fails(peer, kind):
     assert check_watches(peer, "/", kind) == NO_WATCHER
     assert remove_watches(peer, "/", kind) == NO_WATCHER
 
@@ -59,7 +59,7 @@ def test_unknown_type_of_watch_is_marshalling_error(peer, kind):
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
-def test_watches_of_other_connections_are_not_found(peer, other, kind):
+def test_watches_of_second_connection_are_not_found(peer, other, kind):
     other.get("/", watch=True)
     other.children("/", watch=True)
     add_watch(other, "/", PERSISTENT_WATCH)
@@ -96,12 +96,12 @@ def test_recursive_watch_matches_own_path_only(peer):
 
 
 def test_watch_on_missing_node_is_data_watch(peer):
-    error(peer, OpCode.EXISTS, r.ExistsRequest("/missing", True))
+    request_error(peer, OpCode.EXISTS, r.ExistsRequest("/missing", True))
 
     assert check_watches(peer, "/missing", 2) == OK
 
 
-def test_fired_watch_is_gone(peer, other):
+def test_fired_watch_cannot_be_found(peer, other):
     peer.get("/", watch=True)
 
     other.set("/", b"new")
@@ -115,8 +115,8 @@ def test_in_3_8_persistent_watch_types_are_unknown(old, kind):
     assert remove_watches(old, "/", kind) == MARSHALLING_ERROR
 
 
-def test_in_3_8_watch_of_other_client_is_only_found(old):
-    second = connected(old.engine)
+def test_in_3_8_watch_of_other_client_is_found_but_not_removable(old):
+    second = connect_peer(old.engine)
     second.get("/", watch=True)
 
     assert check_watches(old, "/", 2) == OK
@@ -150,7 +150,7 @@ def test_removal_with_type_any_removes_all_watches(peer, other):
     assert check_watches(peer, "/", 3) == NO_WATCHER
 
 
-def test_removing_persistent_watch_keeps_others(peer, other):
+def test_removing_persistent_watch_keeps_other_watches(peer, other):
     peer.create("/p")
     peer.get("/p", watch=True)
     add_watch(peer, "/p", PERSISTENT_WATCH)
@@ -164,10 +164,10 @@ def test_removing_persistent_watch_keeps_others(peer, other):
     assert peer.receive() == [(CHANGED, "/p")]
 
 
-# --- odd paths ---
+# --- relative and null paths ---
 
 
-def test_in_3_8_relative_path_fails_next_to_watch(old: Peer) -> None:
+def test_in_3_8_check_of_relative_path_fails_if_watches_exist(old: Peer) -> None:
     before = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("a/b", 1).encode())
     old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
 
@@ -184,7 +184,7 @@ def test_in_3_8_check_of_slashless_path_is_malformed(old: Peer) -> None:
 
 def watch_request(kind: int) -> bytes:
     """Return the body of a checkWatches or removeWatches request with a null path."""
-    return NULL + struct.pack(">i", kind)
+    return NULL_VALUE + struct.pack(">i", kind)
 
 
 @pytest.mark.parametrize("release", ["old", "new"])
@@ -196,13 +196,13 @@ def test_watch_on_null_path_can_be_removed(release: str, request: pytest.Fixture
     assert (reply.err, reply.body) == (-121, b"")
 
 
-def test_in_3_8_a_check_of_a_null_path_is_malformed(old: Peer) -> None:
+def test_in_3_8_check_of_null_path_is_malformed(old: Peer) -> None:
     (reply,) = old.send(OpCode.CHECK_WATCHES, watch_request(3))
 
     assert reply.err == -5
 
 
-def test_in_3_9_a_check_of_a_null_path_finds_no_watch(new: Peer) -> None:
+def test_in_3_9_check_of_null_path_finds_no_watch(new: Peer) -> None:
     (reply,) = new.send(OpCode.CHECK_WATCHES, watch_request(3))
 
     assert reply.err == -121

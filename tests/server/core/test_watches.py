@@ -6,11 +6,21 @@ Source: WatchManager, DataTree, FinalRequestProcessor.
 from __future__ import annotations
 
 import pytest
-from support.calls import add_watch, connected, creating, deleting, error, only, set_acl, set_data, setting
+from support.calls import (
+    add_watch,
+    connect_peer,
+    create_op,
+    delete_op,
+    request_error,
+    set_acl,
+    set_data,
+    set_op,
+    single_entry_acl,
+)
 from support.frames import long, request, string, unhex
 from support.numbers import CHANGED, CHILDREN, CREATED, DELETED, NO_NODE, PERSISTENT_WATCH, RECURSIVE_WATCH
 from support.peer import Peer
-from support.private_nodes import PRIVATE, owner_of
+from support.private_nodes import PRIVATE, connect_owner
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
@@ -22,8 +32,8 @@ from zoolet.protocol.operations import OpCode
 # --- requests that set a watch ---
 
 
-def test_get_data_of_a_missing_node_leaves_no_watch(peer, other):
-    missing = error(peer, OpCode.GET_DATA, r.GetDataRequest("/m", True))
+def test_get_data_of_missing_node_sets_no_watch(peer, other):
+    missing = request_error(peer, OpCode.GET_DATA, r.GetDataRequest("/m", True))
 
     other.create("/m")
 
@@ -31,8 +41,8 @@ def test_get_data_of_a_missing_node_leaves_no_watch(peer, other):
     assert peer.receive() == []
 
 
-def test_exists_of_a_missing_node_leaves_a_watch(peer, other):
-    missing = error(peer, OpCode.EXISTS, r.ExistsRequest("/m", True))
+def test_exists_of_missing_node_sets_watch(peer, other):
+    missing = request_error(peer, OpCode.EXISTS, r.ExistsRequest("/m", True))
 
     other.create("/m")
 
@@ -41,8 +51,8 @@ def test_exists_of_a_missing_node_leaves_a_watch(peer, other):
 
 
 def test_get_data_and_exists_watch_fire_once(peer, other):
-    error(peer, OpCode.GET_DATA, r.GetDataRequest("/m", True))
-    error(peer, OpCode.EXISTS, r.ExistsRequest("/m", True))
+    request_error(peer, OpCode.GET_DATA, r.GetDataRequest("/m", True))
+    request_error(peer, OpCode.EXISTS, r.ExistsRequest("/m", True))
 
     other.create("/m")
     other.set("/m", b"new")
@@ -50,9 +60,9 @@ def test_get_data_and_exists_watch_fire_once(peer, other):
     assert peer.receive() == [(CREATED, "/m")]
 
 
-def test_get_children_of_missing_node_leaves_no_watch(peer, other):
-    error(peer, OpCode.GET_CHILDREN, r.GetChildrenRequest("/m", True))
-    error(peer, OpCode.GET_CHILDREN2, r.GetChildrenRequest("/m", True))
+def test_get_children_of_missing_node_sets_no_watch(peer, other):
+    request_error(peer, OpCode.GET_CHILDREN, r.GetChildrenRequest("/m", True))
+    request_error(peer, OpCode.GET_CHILDREN2, r.GetChildrenRequest("/m", True))
 
     other.create("/m")
     other.create("/m/c")
@@ -87,7 +97,7 @@ def test_deletion_is_sent_once_per_connection(peer, other):
     assert peer.receive() == [(DELETED, "/m"), (CHILDREN, "/")]
 
 
-def test_deletion_uses_up_data_and_child_watch(peer, other):
+def test_one_deletion_uses_up_data_and_child_watch(peer, other):
     peer.create("/m")
     peer.get("/m", watch=True)
     peer.children("/m", watch=True)
@@ -111,7 +121,7 @@ def test_child_watch_alone_reports_deletion(peer, other):
 
 
 def test_each_connection_is_notified(engine, peer, other):
-    third = connected(engine)
+    third = connect_peer(engine)
     peer.create("/m")
     peer.get("/m", watch=True)
     third.children("/m", watch=True)
@@ -122,7 +132,7 @@ def test_each_connection_is_notified(engine, peer, other):
     assert third.receive() == [(DELETED, "/m")]
 
 
-def test_recursive_and_child_watch_share_deletion(peer, other):
+def test_recursive_and_child_watch_share_deletion_event(peer, other):
     peer.create("/m")
     peer.children("/m", watch=True)
     add_watch(peer, "/", RECURSIVE_WATCH)
@@ -173,11 +183,11 @@ def test_event_precedes_reply_of_causing_write(peer):
 
 def test_events_of_multi_keep_order_and_precede_reply(peer):
     peer.create("/own")
-    error(peer, OpCode.EXISTS, r.ExistsRequest("/n1", True))
+    request_error(peer, OpCode.EXISTS, r.ExistsRequest("/n1", True))
     peer.get("/own", watch=True)
     peer.children("/", watch=True)
 
-    operations = wire.encode_operations([creating("/n1"), setting("/own"), deleting("/n1")])
+    operations = wire.encode_operations([create_op("/n1"), set_op("/own"), delete_op("/n1")])
     replies = peer.send(OpCode.MULTI, operations, xid=9)
 
     assert [reply.xid for reply in replies] == [-1, -1, -1, 9]
@@ -209,7 +219,7 @@ def test_in_3_8_zxid_of_notification_is_minus_one(old):
 def test_dropped_event_of_private_node_uses_up_watch(peer, other):
     peer.create("/p")
     other.get("/p", watch=True)
-    set_acl(peer, "/p", only(Perm.ALL & ~Perm.READ))
+    set_acl(peer, "/p", single_entry_acl(Perm.ALL & ~Perm.READ))
 
     peer.set("/p", b"1")
     set_acl(peer, "/p", OPEN_ACL_UNSAFE)
@@ -221,7 +231,7 @@ def test_dropped_event_of_private_node_uses_up_watch(peer, other):
 def test_children_changed_needs_right_to_read_parent(peer, other):
     peer.create("/p")
     other.children("/p", watch=True)
-    set_acl(peer, "/p", only(Perm.ALL & ~Perm.READ))
+    set_acl(peer, "/p", single_entry_acl(Perm.ALL & ~Perm.READ))
 
     peer.create("/p/c")
 
@@ -231,7 +241,7 @@ def test_children_changed_needs_right_to_read_parent(peer, other):
 @pytest.mark.parametrize("mode", [AddWatchMode.PERSISTENT, AddWatchMode.PERSISTENT_RECURSIVE])
 def test_persistent_watch_reveals_no_private_nodes(private: Peer, mode: AddWatchMode) -> None:
     private.call(OpCode.ADD_WATCH, r.AddWatchRequest("/private", mode))
-    owner = owner_of(private.engine)
+    owner = connect_owner(private.engine)
 
     owner.set("/private", b"1")
     owner.create("/private/x", acl=PRIVATE)
@@ -243,7 +253,7 @@ def test_persistent_watch_reveals_no_private_nodes(private: Peer, mode: AddWatch
 
 def test_watch_on_root_reveals_no_private_node(private: Peer) -> None:
     private.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", AddWatchMode.PERSISTENT_RECURSIVE))
-    owner = owner_of(private.engine)
+    owner = connect_owner(private.engine)
 
     owner.create("/private/x", acl=PRIVATE)
     owner.delete("/private/x")
@@ -255,13 +265,13 @@ def test_creation_of_private_node_is_not_reported(private: Peer) -> None:
     (reply,) = private.send(OpCode.EXISTS, r.ExistsRequest("/later", True).encode())
     assert reply.err == ErrorCode.NO_NODE
 
-    owner_of(private.engine).create("/later", acl=PRIVATE)
+    connect_owner(private.engine).create("/later", acl=PRIVATE)
 
     assert private.receive() == []
 
 
-def test_watch_set_on_open_node_is_silent_once_private(private: Peer) -> None:
-    owner = owner_of(private.engine)
+def test_watch_is_silent_after_its_node_becomes_private(private: Peer) -> None:
+    owner = connect_owner(private.engine)
     owner.create("/a")
     private.get("/a", watch=True)
     owner.call(OpCode.SET_ACL, r.SetACLRequest("/a", PRIVATE, -1))
@@ -273,7 +283,7 @@ def test_watch_set_on_open_node_is_silent_once_private(private: Peer) -> None:
 
 def test_deletion_of_private_ephemeral_is_not_reported(private: Peer) -> None:
     private.call(OpCode.ADD_WATCH, r.AddWatchRequest("/private", AddWatchMode.PERSISTENT_RECURSIVE))
-    owner = owner_of(private.engine)
+    owner = connect_owner(private.engine)
     owner.create("/private/e", flags=1, acl=PRIVATE)
 
     owner.close()

@@ -5,7 +5,7 @@ Source: PathParentIterator, WatchManager, WatchManagerOptimized.
 
 from __future__ import annotations
 
-from support.calls import add_watch, only
+from support.calls import add_watch, single_entry_acl
 from support.numbers import CHANGED, CHILDREN, CREATED, DELETED, EPHEMERAL, PERSISTENT_WATCH, RECURSIVE_WATCH
 from support.peer import Peer
 
@@ -100,12 +100,12 @@ def test_persistent_watch_reports_each_lost_ephemeral(peer, other):
 
 
 def test_recursive_watch_reports_only_readable_nodes(peer, other):
-    peer.create("/p", acl=only(Perm.ALL & ~Perm.READ))
+    peer.create("/p", acl=single_entry_acl(Perm.ALL & ~Perm.READ))
     add_watch(other, "/p", RECURSIVE_WATCH)
 
     peer.set("/p", b"1")
     peer.create("/p/open")
-    peer.create("/p/shut", acl=only(Perm.WRITE))
+    peer.create("/p/shut", acl=single_entry_acl(Perm.WRITE))
     peer.delete("/p/shut")
 
     assert other.receive() == [(CREATED, "/p/open")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from support.calls import connected
+from support.calls import connect_peer
 from support.engine import make_engine
-from support.watch_tables import left
+from support.watch_tables import count_leftovers
 
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
@@ -15,7 +15,7 @@ from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, STANDARD
 
 PATHS = ("/a", "/a/b", "/c")
 MANY = 1_001
-"""Too many watches to be removed in one step when their connection is lost."""
+"""A number of watches that is too large for removal in one step after the loss of their connection."""
 
 
 def step(engine: Engine, clients: list[ClientConnection], random: Random) -> None:
@@ -37,20 +37,20 @@ def step(engine: Engine, clients: list[ClientConnection], random: Random) -> Non
         engine.watches.deleted(path, 0, "/a", 0, 9)
 
 
-def outcome(seed: int, *, together: bool) -> list[object]:
+def run_random_steps(seed: int, *, together: bool) -> list[object]:
     """Return everything that random steps have changed."""
     engine, random = make_engine(), Random(seed)
     if not together:
-        engine.watches.event_filter = lambda *_: False  # it must be called for each connection
-    clients = [connected(engine).client for _ in range(6)]
+        engine.watches.event_filter = lambda *_: False  # with a filter, each connection is notified separately
+    clients = [connect_peer(engine).client for _ in range(6)]
     for _ in range(150):
         step(engine, clients, random)
     numbers = {client: number for number, client in enumerate(clients)}
     seen: list[object] = [(client.outbox, client.modes, client.watch_weight, client.closing) for client in clients]
     seen += [{path: [numbers[client] for client in store[path]] for path in store} for store in engine.watches._stores]
-    return [*seen, [numbers[client] for client in engine.pending_output], left(engine)]
+    return [*seen, [numbers[client] for client in engine.pending_output], count_leftovers(engine)]
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_joint_notification_equals_single_ones(seed: int) -> None:
-    assert outcome(seed, together=True) == outcome(seed, together=False)
+def test_joint_notification_of_deletes_equals_single_ones(seed: int) -> None:
+    assert run_random_steps(seed, together=True) == run_random_steps(seed, together=False)

@@ -6,7 +6,7 @@ Source: PrepRequestProcessor.pRequest2Txn.
 from __future__ import annotations
 
 import pytest
-from support.calls import NOW, ask, at, connected, delete, only, set_acl, set_data
+from support.calls import NOW, connect_peer, delete, request_reply, set_acl, set_data, single_entry_acl, tick_at
 from support.numbers import BAD_ARGUMENTS, BAD_VERSION, INVALID_ACL, MARSHALLING_ERROR, NO_AUTH, NO_NODE, NOT_EMPTY, OK
 from support.records import replace
 
@@ -21,7 +21,7 @@ from zoolet.server.core.engine import Engine
 
 
 @pytest.mark.parametrize("path", ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"])
-def test_first_nodes_cannot_be_deleted(peer, path):
+def test_initial_nodes_cannot_be_deleted(peer, path):
     assert delete(peer, path).err == BAD_ARGUMENTS
     assert delete(peer, path, version=7).err == BAD_ARGUMENTS
 
@@ -46,7 +46,7 @@ def test_delete_does_not_validate_paths(peer, path, err):
     assert peer.children("/") == ["a", "zookeeper"]
 
 
-def test_wrong_version_precedes_children(peer):
+def test_wrong_version_precedes_error_for_children_in_delete(peer):
     peer.create("/a")
     peer.create("/a/b")
 
@@ -54,15 +54,15 @@ def test_wrong_version_precedes_children(peer):
     assert delete(peer, "/a", version=0).err == NOT_EMPTY
 
 
-def test_missing_permission_precedes_missing_child(peer):
-    peer.create("/p", acl=only(Perm.ALL & ~Perm.DELETE))
+def test_missing_permission_precedes_missing_node_in_delete(peer):
+    peer.create("/p", acl=single_entry_acl(Perm.ALL & ~Perm.DELETE))
 
     assert delete(peer, "/p/none").err == NO_AUTH
 
 
 @pytest.mark.parametrize("path", ["/zookeeper", "/zookeeper/config", "/zookeeper/quota", "/"])
 def test_nodes_of_server_cannot_be_deleted(engine: Engine, path: str) -> None:
-    peer = connected(engine)
+    peer = connect_peer(engine)
 
     with pytest.raises(ZooKeeperError):
         peer.delete(path)
@@ -73,8 +73,8 @@ def test_nodes_of_server_cannot_be_deleted(engine: Engine, path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["//zookeeper/config", "zookeeper/config", "/zookeeper//config", "/zookeeper/config/", "/zookeeper/quota/"]
 )
-def test_other_spelling_deletes_no_node_of_server(engine: Engine, path: str) -> None:
-    peer = connected(engine)
+def test_alias_of_path_cannot_delete_server_node(engine: Engine, path: str) -> None:
+    peer = connect_peer(engine)
 
     with pytest.raises(ZooKeeperError):
         peer.delete(path)
@@ -88,15 +88,15 @@ def test_other_spelling_deletes_no_node_of_server(engine: Engine, path: str) -> 
 def test_set_data_changes_stat_even_with_same_data(engine, peer):
     peer.create("/p", b"data")
     before = peer.exists("/p")
-    at(engine, 100)
+    tick_at(engine, 100)
 
-    reply = ask(peer, OpCode.SET_DATA, r.SetDataRequest("/p", b"data", 0))
+    reply = request_reply(peer, OpCode.SET_DATA, r.SetDataRequest("/p", b"data", 0))
 
     stat = r.StatResponse.decode(reply.body).stat
     assert stat == replace(before, version=1, mzxid=reply.zxid, mtime=NOW + 100)
 
 
-def test_data_can_be_set_to_null(peer):
+def test_data_of_node_can_be_set_to_null(peer):
     peer.create("/n", b"data")
 
     stat = peer.set("/n", None)
@@ -106,7 +106,7 @@ def test_data_can_be_set_to_null(peer):
 
 
 @pytest.mark.parametrize("version", [-2, 1, 2**31 - 1, -(2**31)])
-def test_any_version_but_minus_one_must_match_exactly(peer, version):
+def test_given_version_must_match_unless_minus_one(peer, version):
     peer.create("/a")
 
     assert delete(peer, "/a", version).err == BAD_VERSION
@@ -128,7 +128,7 @@ def test_setting_acl_changes_only_aversion(engine, peer):
     peer.create("/n/c")
     before = peer.exists("/n")
     parent = peer.exists("/")
-    at(engine, 100)
+    tick_at(engine, 100)
 
     stat = r.StatResponse.decode(set_acl(peer, "/n", READ_ACL_UNSAFE).body).stat
 

@@ -5,14 +5,26 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from support.calls import NOW, create, creating, delete, deleting, error, multi, only, set_acl, set_data, setting
+from support.calls import (
+    NOW,
+    create,
+    create_op,
+    delete,
+    delete_op,
+    multi,
+    request_error,
+    set_acl,
+    set_data,
+    set_op,
+    single_entry_acl,
+)
 from support.fake_leader import CONFIG, SID, FakeLeader, exchange, follow, make_replica
 from support.peer import Peer
 
 from zoolet.protocol.learner import EpochAck, LearnerInfo, Packet, PacketType
 from zoolet.protocol.operations import OpCode
 from zoolet.server.learner.errors import LearnerError, ObserverRefusedError, ReplicaError
-from zoolet.server.learner.learner import MAX_BEHIND_MS, OBSERVER_SIDS, SILENCE_MS, Learner, LearnerState
+from zoolet.server.learner.learner import MAX_BEHIND_MS, OBSERVER_SID_OFFSET, SILENCE_MS, Learner, LearnerState
 from zoolet.server.learner.replica import ReplicaEngine
 from zoolet.server.storage.live import take_snapshot
 
@@ -35,7 +47,7 @@ def assert_equal(replica: ReplicaEngine, leader: FakeLeader) -> None:
     assert replica.last == leader.engine.zxid
 
 
-def write(leader: FakeLeader, peer: Peer, rng: Random, number: int) -> None:
+def make_random_change(leader: FakeLeader, peer: Peer, rng: Random, number: int) -> None:
     """Make a random change."""
     paths = [path for path, _ in leader.engine.tree.walk() if path.startswith("/n")]
     path, new = rng.choice(paths or ["/none"]), f"/n{number}"
@@ -47,18 +59,18 @@ def write(leader: FakeLeader, peer: Peer, rng: Random, number: int) -> None:
         case 3:
             delete(peer, path)
         case 4:
-            set_acl(peer, path, only(rng.randrange(32), "digest", f"u{rng.randrange(3)}:x"))
+            set_acl(peer, path, single_entry_acl(rng.randrange(32), "digest", f"u{rng.randrange(3)}:x"))
         case 5:
-            multi(peer, creating(new), setting(new), deleting(path))
+            multi(peer, create_op(new), set_op(new), delete_op(path))
         case _:
             create(peer, new, flags=1)
     leader.commit()
 
 
 @pytest.mark.parametrize("size", [1, 1 << 16])
-def test_snapshot_of_small_ensemble(size: int) -> None:
+def test_small_ensemble_is_replicated_by_snapshot(size: int) -> None:
     leader = FakeLeader()
-    create(leader.peer, "/a", acl=only(31, "digest", "u:x"), data=b"x")
+    create(leader.peer, "/a", acl=single_entry_acl(31, "digest", "u:x"), data=b"x")
     create(leader.peer, "/a/e", flags=1)
     create(leader.peer, "/zookeeper/quota/q")
     leader.commit()
@@ -72,16 +84,16 @@ def test_snapshot_of_small_ensemble(size: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_fuzzy_snapshot_under_load(seed: int) -> None:
+def test_fuzzy_snapshot_under_load_is_replicated(seed: int) -> None:
     rng, leader, replica = Random(seed), FakeLeader(), make_replica()
     peers = [leader.peer, leader.client(), leader.client()]
     for number in range(40):
-        write(leader, rng.choice(peers), rng, number)
+        make_random_change(leader, rng.choice(peers), rng, number)
     numbers = iter(range(100, 10_000))
 
     def writes() -> None:
         for _ in range(rng.randrange(4)):
-            write(leader, rng.choice(peers), rng, next(numbers))
+            make_random_change(leader, rng.choice(peers), rng, next(numbers))
 
     leader.during_snapshot = writes
     _, connection = follow(replica, leader, rng.choice([7, 1000]))
@@ -91,7 +103,7 @@ def test_fuzzy_snapshot_under_load(seed: int) -> None:
     learner = Learner(replica, SID)
     exchange(learner, connection := leader.connect())
     for number in range(500, 540):
-        write(leader, rng.choice(peers), rng, number)
+        make_random_change(leader, rng.choice(peers), rng, number)
         exchange(learner, connection)
     assert_equal(replica, leader)
     assert replica.learning.snapshots == 1
@@ -102,7 +114,7 @@ def test_acl_set_during_snapshot_is_replicated() -> None:
     leader, replica = FakeLeader(), make_replica()
     create(leader.peer, "/a")
     leader.commit()
-    acl = only(1, "digest", "u:x")
+    acl = single_entry_acl(1, "digest", "u:x")
 
     def change() -> None:
         leader.during_snapshot = lambda: None
@@ -116,7 +128,7 @@ def test_acl_set_during_snapshot_is_replicated() -> None:
 
 
 @pytest.mark.parametrize("missed", [0, 1, 100])
-def test_diff_brings_missed_transactions(missed: int) -> None:
+def test_diff_of_leader_contains_missed_transactions(missed: int) -> None:
     leader, replica = FakeLeader(), make_replica()
     follow(replica, leader)
     for number in range(missed):
@@ -151,7 +163,7 @@ def test_interrupted_snapshot_is_requested_again() -> None:
     assert_equal(replica, leader)
 
 
-def test_trunc_raises_until_replica_is_cleared() -> None:
+def test_trunc_of_leader_raises_until_replica_is_cleared() -> None:
     leader, replica = FakeLeader(), make_replica()
     create(leader.peer, "/lost")
     leader.commit()
@@ -175,13 +187,13 @@ def test_replica_adopts_epoch_of_next_leader() -> None:
     _, connection = follow(replica, leader)
 
     first, joined = connection.received[:2]
-    assert (first.zxid, LearnerInfo.decode(first.data or b"").sid) == (1 << 32, OBSERVER_SIDS + SID)
+    assert (first.zxid, LearnerInfo.decode(first.data or b"").sid) == (1 << 32, OBSERVER_SID_OFFSET + SID)
     assert EpochAck.decode(joined.data or b"") == EpochAck(1)
     assert replica.zxid == 3 << 32  # clients of the new leader have seen its epoch
     assert (replica.accepted_epoch, replica.current_epoch) == (3, 3)
 
 
-def test_same_epoch_is_acknowledged_once() -> None:
+def test_second_acknowledgement_of_epoch_has_no_new_epoch() -> None:
     leader, replica = FakeLeader(), make_replica()
     follow(replica, leader)
 
@@ -190,7 +202,7 @@ def test_same_epoch_is_acknowledged_once() -> None:
     assert EpochAck.decode(connection.received[1].data or b"") == EpochAck(-1)
 
 
-def test_older_leader_is_refused() -> None:
+def test_leader_of_older_epoch_is_refused() -> None:
     replica = make_replica()
     follow(replica, FakeLeader(epoch=5))
 
@@ -198,7 +210,7 @@ def test_older_leader_is_refused() -> None:
         follow(replica, FakeLeader(epoch=4))
 
 
-def test_invitation_of_older_epoch_cannot_be_joined() -> None:
+def test_leader_of_older_epoch_cannot_be_joined_after_newer_one() -> None:
     replica = make_replica()
     old, new = Learner(replica, SID), Learner(replica, SID)
     for learner, epoch in ((old, 1), (new, 2)):
@@ -212,10 +224,10 @@ def test_invitation_of_older_epoch_cannot_be_joined() -> None:
     assert old.data_to_send() == b""
 
 
-# --- it must never harm an ensemble ---
+# --- safety of the ensemble ---
 
 
-def test_only_harmless_packets_reach_the_leader() -> None:
+def test_client_requests_send_only_harmless_packets_to_leader() -> None:
     leader, replica = FakeLeader(), make_replica()
     learner, connection = follow(replica, leader)
     reader = Peer(replica)
@@ -250,7 +262,7 @@ def test_participant_sid_is_never_sent() -> None:
     with pytest.raises(ObserverRefusedError):
         exchange(Learner(replica, SID), connection)
     assert [packet.type for packet in connection.received] == [T.OBSERVERINFO, T.ACKEPOCH]
-    assert LearnerInfo.decode(connection.received[0].data or b"").sid == OBSERVER_SIDS + SID
+    assert LearnerInfo.decode(connection.received[0].data or b"").sid == OBSERVER_SID_OFFSET + SID
     with pytest.raises(ObserverRefusedError):
         Learner(replica, SID)
 
@@ -264,7 +276,7 @@ def test_reconfiguration_to_participant_is_refused() -> None:
         exchange(learner, connection)
 
 
-def test_silent_leader_is_lost() -> None:
+def test_silent_leader_raises_learner_error() -> None:
     leader, replica = FakeLeader(), make_replica()
     learner, _ = follow(replica, leader)
     replica.set_time(NOW, SILENCE_MS - 1)
@@ -295,7 +307,7 @@ def test_lagging_observer_raises_learner_error() -> None:
         exchange(learner, connection)
 
 
-def test_lag_is_known_from_pings() -> None:
+def test_lag_behind_leader_is_known_from_pings() -> None:
     leader, replica = FakeLeader(), make_replica()
     learner, connection = follow(replica, leader)
 
@@ -308,14 +320,14 @@ def test_lag_is_known_from_pings() -> None:
 # --- malformed and unknown input ---
 
 
-def follower(leader: FakeLeader) -> tuple[ReplicaEngine, Learner]:
+def connect_follower(leader: FakeLeader) -> tuple[ReplicaEngine, Learner]:
     replica = make_replica()
     return replica, follow(replica, leader)[0]
 
 
 def test_wrong_digest_raises_and_is_counted() -> None:
     leader = FakeLeader()
-    replica, learner = follower(leader)
+    replica, learner = connect_follower(leader)
     replica.tree.set_data_silently(replica.tree.find("/zookeeper"), b"different")
     replica.digest += 1
     create(leader.peer, "/a")
@@ -329,7 +341,7 @@ def test_wrong_digest_raises_and_is_counted() -> None:
 @pytest.mark.parametrize("zxid", [2, 3])
 def test_gap_in_zxids_raises_replica_error(zxid: int) -> None:
     leader = FakeLeader()
-    replica, learner = follower(leader)
+    replica, learner = connect_follower(leader)
     data = leader.log[replica.last]
 
     later = replica.last + zxid - 1 if zxid == 3 else replica.last
@@ -353,9 +365,9 @@ def test_gap_in_zxids_raises_replica_error(zxid: int) -> None:
         (1, b"\0\0", "unexpected end"),
     ],
 )
-def test_inapplicable_transaction_changes_nothing(kind: int, body: bytes, text: str) -> None:
+def test_inapplicable_transaction_raises_and_keeps_state(kind: int, body: bytes, text: str) -> None:
     leader = FakeLeader()
-    replica, learner = follower(leader)
+    replica, learner = connect_follower(leader)
     zxid, before = replica.last + 1, state_of(replica)
     header = bytes(12) + zxid.to_bytes(8) + NOW.to_bytes(8) + kind.to_bytes(4, signed=True)
 
@@ -377,19 +389,19 @@ def test_inapplicable_transaction_changes_nothing(kind: int, body: bytes, text: 
         (bytes([0, 0, 0, 37, 0]), LearnerError, "may not be a quorum port"),
     ],
 )
-def test_peer_other_than_leader_raises_clear_error(data: bytes, error_type: type[Exception], text: str) -> None:
+def test_peer_that_is_not_leader_raises_clear_error(data: bytes, error_type: type[Exception], text: str) -> None:
     with pytest.raises(error_type, match=text):
         Learner(make_replica(), SID).receive_data(data)
 
 
-def test_old_release_is_refused() -> None:
+def test_leader_of_old_release_is_refused() -> None:
     with pytest.raises(ObserverRefusedError, match=r"ZooKeeper 3\.4 or older"):
         follow(make_replica(), FakeLeader(config=None))
 
 
 @pytest.mark.parametrize("kind", [T.SYNC, T.REVALIDATE, T.PROPOSAL, T.SNAP, T.UPTODATE, T.ACK])
 def test_unexpected_packet_closes_the_connection(kind: PacketType) -> None:
-    learner = follower(FakeLeader())[1]
+    learner = connect_follower(FakeLeader())[1]
 
     with pytest.raises(LearnerError, match=f"unexpected packet {kind.name} in state FOLLOWING"):
         learner.receive_data(Packet(kind, 0, None, None).encode())
@@ -419,7 +431,7 @@ def test_session_expiry_at_leader_deletes_nodes() -> None:
     owner = leader.client()
     create(owner, "/e", flags=1)
     leader.commit()
-    replica, learner = follower(leader)
+    replica, learner = connect_follower(leader)
     session = leader.engine.sessions.alive[owner.client.session_id]
     leader.engine.expire(session)
     leader.commit()
@@ -429,10 +441,10 @@ def test_session_expiry_at_leader_deletes_nodes() -> None:
     assert_equal(replica, leader)
 
 
-def test_failed_request_uses_its_zxid() -> None:
+def test_failed_request_at_leader_uses_zxid_of_replica() -> None:
     leader = FakeLeader()
-    replica, learner = follower(leader)
-    assert error(leader.peer, OpCode.DELETE, b"\0\0\0\2/x" + bytes(4))
+    replica, learner = connect_follower(leader)
+    assert request_error(leader.peer, OpCode.DELETE, b"\0\0\0\2/x" + bytes(4))
     leader.commit()
     exchange(learner, leader.connections[-1])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.effort import effort
 from support.fake_leader import SID, make_replica
-from support.learner_dumps import DUMPS, FOLDER, sent_by
+from support.learner_dumps import DUMPS, FOLDER, bytes_from
 
 from zoolet.protocol.learner import LearnerStream, Packet, PacketType
 from zoolet.server.learner.errors import LearnerError, ReplicaError
@@ -23,7 +23,7 @@ ANSWERS = (PacketType.SYNC, PacketType.REVALIDATE)
 
 def replay(replica: ReplicaEngine, name: str) -> Learner:
     """Make a replica follow a recorded leader, byte by byte."""
-    data = sent_by("L", FOLDER / f"{name}.dump")
+    data = bytes_from("L", FOLDER / f"{name}.dump")
     for item in LearnerStream(1 << 20).feed(data):
         if isinstance(item, Packet) and item.type in ANSWERS:
             data = data.replace(item.encode(), b"")
@@ -48,7 +48,7 @@ def test_snapshot_and_transactions_are_applied(release: str) -> None:
 
 
 @RELEASES
-def test_diff_after_disconnection(release: str) -> None:
+def test_diff_after_disconnection_is_applied(release: str) -> None:
     replica = make_replica()
     replay(replica, f"{release}-snap")
     compared = replica.learning.digests_compared
@@ -69,7 +69,7 @@ def test_new_ensemble_is_followed_without_snapshot(release: str) -> None:
 
 
 @RELEASES
-def test_close_without_record_deletes_ephemerals(release: str) -> None:
+def test_session_close_without_record_deletes_ephemerals(release: str) -> None:
     replica = make_replica()
 
     replay(replica, f"{release}-close-without-record")
@@ -79,7 +79,7 @@ def test_close_without_record_deletes_ephemerals(release: str) -> None:
 
 
 @RELEASES
-def test_ensemble_without_digests(release: str) -> None:
+def test_replica_follows_ensemble_without_digests(release: str) -> None:
     replica = make_replica()
     replica.is_complete, replica.last = True, 1 << 32  # the recorded observer knew the start of the epoch
 
@@ -90,7 +90,7 @@ def test_ensemble_without_digests(release: str) -> None:
 
 
 @RELEASES
-def test_reconfiguration_is_followed(release: str) -> None:
+def test_replica_follows_reconfiguration_of_leader(release: str) -> None:
     replica = make_replica()
 
     replay(replica, f"{release}-reconfig")
@@ -110,12 +110,12 @@ def test_trunc_raises_replica_error(release: str) -> None:
 
 @RELEASES
 @pytest.mark.parametrize("how", ["diff", "inform"])
-def test_failed_multi_changes_nothing(release: str, how: str) -> None:
+def test_failed_multi_of_leader_changes_nothing_in_replica(release: str, how: str) -> None:
     name = f"{release}-failed-multi-{how}"
     replica = make_replica()
     replica.is_complete, replica.last, before = True, 0x100000002, [path for path, _ in replica.tree.walk()]
     # the recorded observer had a tree, whose digest the failed transaction repeats
-    items = list(LearnerStream(1 << 20).feed(sent_by("L", FOLDER / f"{name}.dump")))
+    items = list(LearnerStream(1 << 20).feed(bytes_from("L", FOLDER / f"{name}.dump")))
     failed = [item.data for item in items if isinstance(item, Packet) and item.zxid == 0x100000003 and item.data]
     replica.digest = int.from_bytes(failed[0][-8:])
 
@@ -126,7 +126,7 @@ def test_failed_multi_changes_nothing(release: str, how: str) -> None:
     assert [path for path, _ in replica.tree.walk()] == before
 
 
-def damaged(data: bytes, rng: random.Random) -> bytes:
+def damage_bytes(data: bytes, rng: random.Random) -> bytes:
     """Return bytes with one to five changes."""
     changed = bytearray(data)
     for _ in range(rng.randint(1, 5)):
@@ -145,10 +145,10 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("dump", DUMPS, ids=lambda dump: dump.stem)
 def test_damaged_bytes_raise_only_learner_error(dump: Path) -> None:
-    data = sent_by("L", dump)
+    data = bytes_from("L", dump)
     for seed in range(effort(30, 1000)):
         rng = random.Random(seed)
-        rest = damaged(data, rng)
+        rest = damage_bytes(data, rng)
         learner = Learner(make_replica(), SID)
         with suppress(LearnerError):
             while rest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.calls import NOW, create, error, only, session_of, set_data
+from support.calls import NOW, create, read_session_id, request_error, set_data, single_entry_acl
 from support.fake_leader import SID, FakeLeader, exchange, follow, make_replica
 from support.peer import Peer
 
@@ -32,7 +32,7 @@ def leader() -> FakeLeader:
     return leader
 
 
-def test_reads_show_the_leaders_tree(leader: FakeLeader) -> None:
+def test_reads_of_replica_show_tree_of_leader(leader: FakeLeader) -> None:
     replica = make_replica()
     follow(replica, leader)
 
@@ -51,24 +51,24 @@ def test_reads_show_the_leaders_tree(leader: FakeLeader) -> None:
         (OpCode.MULTI, b"\xff\xff\xff\xff\1\xff\xff\xff\xff"),
     ],
 )
-def test_writes_are_refused(leader: FakeLeader, op: int, body: object) -> None:
+def test_replica_refuses_writes(leader: FakeLeader, op: int, body: object) -> None:
     replica = make_replica()
     follow(replica, leader)
 
-    assert error(reader_of(replica), op, body) == -119  # type: ignore[arg-type] # records and bytes
+    assert request_error(reader_of(replica), op, body) == -119  # type: ignore[arg-type] # records and bytes
     assert replica.digest == leader.digest
 
 
-def test_history_contains_the_ensembles_transactions(leader: FakeLeader) -> None:
+def test_history_of_replica_has_transactions_of_ensemble(leader: FakeLeader) -> None:
     replica = make_replica()
     learner, connection = follow(replica, leader)
     history = TransactionHistory(replica, 100)
     leader.peer.multi(*((OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, 0)) for path in ("/m", "/m/n")))
-    create(leader.peer, "/a")  # fails
+    create(leader.peer, "/a")  # fails, because the node exists
     leader.peer.create("/e", b"", flags=CreateMode.EPHEMERAL)
     leader.peer.delete("/a")
     leader.commit()
-    session_id = session_of(leader.peer)
+    session_id = read_session_id(leader.peer)
     leader.engine.expire(leader.engine.sessions.alive[session_id])
     leader.commit()
     exchange(learner, connection)
@@ -78,7 +78,7 @@ def test_history_contains_the_ensembles_transactions(leader: FakeLeader) -> None
     assert {entry.session_id for entry in history.entries() if entry is not None} == {session_id}
 
 
-def test_watches_fire_once_for_writes_elsewhere(leader: FakeLeader) -> None:
+def test_watch_on_replica_fires_once_for_writes_at_leader(leader: FakeLeader) -> None:
     replica = make_replica()
     learner, connection = follow(replica, leader)
     reader = reader_of(replica)
@@ -91,7 +91,7 @@ def test_watches_fire_once_for_writes_elsewhere(leader: FakeLeader) -> None:
     assert reader.receive() == [(EventType.NODE_DATA_CHANGED, "/a")]
 
 
-def test_client_without_read_only_mode_is_refused(leader: FakeLeader) -> None:
+def test_replica_refuses_client_without_read_only_mode(leader: FakeLeader) -> None:
     replica = make_replica()
     follow(replica, leader)
 
@@ -123,7 +123,7 @@ def test_ensemble_session_is_closed_without_expiry(leader: FakeLeader) -> None:
     replica = make_replica()
     follow(replica, leader)
     assert leader.peer.welcome is not None
-    for session in (session_of(leader.peer), 0x1234):
+    for session in (read_session_id(leader.peer), 0x1234):
         peer = Peer(replica)
         assert peer.connect(session=session, password=leader.peer.welcome.password, read_only=True) is None
         assert peer.closed
@@ -133,7 +133,7 @@ def test_local_sessions_contain_sid_and_take_no_zxid(leader: FakeLeader) -> None
     replica = make_replica()
     follow(replica, leader)
     readers = [reader_of(replica) for _ in range(2)]
-    ids = [session_of(reader) for reader in readers]
+    ids = [read_session_id(reader) for reader in readers]
     assert {each >> 56 for each in ids} == {SID}
     assert len(set(ids)) == 2
     readers[0].send(OpCode.CLOSE_SESSION)
@@ -142,10 +142,10 @@ def test_local_sessions_contain_sid_and_take_no_zxid(leader: FakeLeader) -> None
     assert replica.zxid == replica.last == leader.engine.zxid
 
 
-def test_local_sessions_expire_and_others_do_not(leader: FakeLeader) -> None:
+def test_only_local_sessions_expire_at_replica(leader: FakeLeader) -> None:
     replica = make_replica()
     follow(replica, leader)
-    ours, theirs = session_of(reader_of(replica)), session_of(leader.peer)
+    ours, theirs = read_session_id(reader_of(replica)), read_session_id(leader.peer)
     zxid = replica.zxid
 
     replica.set_time(NOW, 1_000_000)
@@ -175,7 +175,7 @@ def test_replica_does_not_delete_containers(leader: FakeLeader) -> None:
 def test_local_sessions_survive_a_new_snapshot(leader: FakeLeader) -> None:
     replica = make_replica()
     follow(replica, leader)
-    ours = session_of(reader_of(replica))
+    ours = read_session_id(reader_of(replica))
     replica.stop_serving()
     replica.forget()
     assert list(replica.sessions.alive) == [ours]
@@ -197,8 +197,8 @@ def test_snapshot_with_misplaced_node_is_refused(path: str) -> None:
         replica.add_node(SnapshotNode(path, b"", -1, 1, 1, 1, 1, 0, 0, 0, 0, 1))
 
 
-def test_acls_of_replaced_snapshot_are_released(leader: FakeLeader) -> None:
-    leader.peer.create("/private", acl=only(31, "digest", "u:x"))
+def test_acl_lists_of_replaced_snapshot_are_released(leader: FakeLeader) -> None:
+    leader.peer.create("/private", acl=single_entry_acl(31, "digest", "u:x"))
     leader.commit()
     replica = make_replica()
     sizes = []

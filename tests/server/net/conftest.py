@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.engine import assemble_daemon
 from support.event_loops import pytest_asyncio_loop_factories as pytest_asyncio_loop_factories
-from support.key_stores import Stores
+from support.key_stores import KeyStores
 from support.live_server import Dial, LiveServer
 from support.live_server import serve as serve
 from support.logged_errors import no_error_is_logged as no_error_is_logged
@@ -54,6 +54,6 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture(scope="session")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+def stores(tmp_path_factory: pytest.TempPathFactory) -> KeyStores:
     """Java key stores."""
-    return Stores(tmp_path_factory.mktemp("stores"))
+    return KeyStores(tmp_path_factory.mktemp("stores"))

@@ -154,7 +154,7 @@ async def test_connection_closes_after_reader_has_all_output(
     await other.call(create(1, "/big", DATA))
 
     slow.send(b"".join(get(xid, "/big") for xid in range(4)) + request(9, OpCode.CLOSE_SESSION))
-    for _ in range(40):  # steadily, at no more than 4 MB in 0.4 s
+    for _ in range(40):  # reads steadily, but at most 4 MB in 0.4 s
         await slow.read(REPLY_SIZE // 10)
         await asyncio.sleep(0.01)
     left = await slow.read(4 * REPLY_SIZE - 40 * (REPLY_SIZE // 10) + 20)

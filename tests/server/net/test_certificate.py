@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID as Oid
 from hypothesis import given
 from hypothesis import strategies as st
 from support.apache import skip_unless_required
-from support.distinguished_names import NAMES, OTHERS
+from support.distinguished_names import INVALID_NAMES, NAMES
 
 from zoolet.protocol.distinguished_name import is_canonical, is_name
 from zoolet.server.net.certificate import subject, valid_until
@@ -40,7 +40,7 @@ def certificate(parts: list[list[tuple[x509.ObjectIdentifier, str]]], until: dat
 
 
 def java(kind: str, values: list[bytes]) -> list[str]:
-    """Return Java's output for certificates or names; skip the test without Java."""
+    """Return Java's output for certificates or names. Skip the test if there is no JDK."""
     if not shutil.which("javac"):
         skip_unless_required("javac is missing (apt-get install default-jdk-headless)")
     lines = "".join(f"{kind}{base64.b64encode(value).decode()}\n" for value in values)
@@ -89,21 +89,21 @@ def test_subjects_equal_those_of_java() -> None:
 
 
 @pytest.mark.parametrize("text", [text for text in SUBJECTS if text])
-def test_displayed_names_are_recognized(text: str) -> None:
+def test_displayed_subjects_are_recognized_as_canonical(text: str) -> None:
     assert is_canonical(text)
 
 
-def test_names_are_recognized_as_in_java() -> None:
-    verdicts = ["yes" if is_name(name) else "no" for name in [*NAMES, *OTHERS]]
+def test_subject_names_are_recognized_as_in_java() -> None:
+    verdicts = ["yes" if is_name(name) else "no" for name in [*NAMES, *INVALID_NAMES]]
 
-    assert java("n", [name.encode() for name in [*NAMES, *OTHERS]]) == verdicts
+    assert java("n", [name.encode() for name in [*NAMES, *INVALID_NAMES]]) == verdicts
 
 
 HOSTILE = ["CN=" + " " * 10_000 + "<", "CN= a," * 2_000 + "<", "CN= ," * 3_000 + "<", 'CN="a"' + " " * 10_000 + "<"]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:8])
-def test_ambiguous_text_is_read_in_linear_time(text: str) -> None:
+def test_ambiguous_subject_is_read_in_linear_time(text: str) -> None:
     started = time.process_time()
 
     assert not is_name(text)
@@ -112,7 +112,7 @@ def test_ambiguous_text_is_read_in_linear_time(text: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "value"), [(_ASN1Type.BMPString, "root"), (_ASN1Type.T61String, "root")])
-def test_value_of_unsupported_type_is_shown_as_hex(kind: _ASN1Type, value: str) -> None:
+def test_subject_value_of_unsupported_type_is_shown_as_hex(kind: _ASN1Type, value: str) -> None:
     name = x509.Name([x509.NameAttribute(Oid.COMMON_NAME, value, kind)])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(ISSUER).public_key(KEY.public_key())
     builder = builder.serial_number(1).not_valid_before(UNTIL - timedelta(days=1)).not_valid_after(UNTIL)
@@ -123,7 +123,7 @@ def test_value_of_unsupported_type_is_shown_as_hex(kind: _ASN1Type, value: str) 
 
 
 @pytest.mark.parametrize("until", [UNTIL, datetime(2050, 1, 1, tzinfo=UTC), datetime(1999, 1, 2, 3, 4, 5, tzinfo=UTC)])
-def test_valid_until_returns_end_of_validity(until: datetime) -> None:
+def test_valid_until_returns_end_of_certificate_validity(until: datetime) -> None:
     assert valid_until(certificate([], until)) == until
 
 

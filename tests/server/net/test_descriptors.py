@@ -16,7 +16,7 @@ from support.frames import HELLO
 from support.live_server import Serve
 from support.waiting import DEADLINE_S, until
 
-from zoolet.server.net.connections import LOOK_UP_EVERY, SPARE_DESCRIPTORS, Connections
+from zoolet.server.net.connections import SOCKETS_PER_CHECK, SPARE_DESCRIPTORS, Connections
 from zoolet.server.net.protocol import ServerProtocol
 from zoolet.testing import Server
 
@@ -89,7 +89,7 @@ async def test_last_eight_descriptors_are_reserved(
     assert connections.is_last_descriptor(ServerProtocol(connections)) is last
 
 
-# --- which descriptors are looked up ---
+# --- when the number of descriptors is looked up ---
 
 
 @pytest.fixture
@@ -105,42 +105,42 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return numbers
 
 
-def accept(connections: Connections, count: int) -> list[bool]:
+def accept_connections(connections: Connections, count: int) -> list[bool]:
     """Accept connections, and return which of them have one of the last descriptors."""
     accepted = [connections.try_accept("127.0.0.1") for _ in range(count)]
     assert all(accepted)
     return [connections.is_last_descriptor(ServerProtocol(connections)) for _ in accepted]
 
 
-async def test_few_low_descriptors_are_looked_up(serve: Serve, looked_up: list[int]) -> None:
+async def test_low_descriptors_are_looked_up_only_at_intervals(serve: Serve, looked_up: list[int]) -> None:
     connections = (await serve(max_client_cnxns=0)).daemon.connections
     connections.last_descriptor = 1_000
 
-    accept(connections, 2 * LOOK_UP_EVERY)
+    accept_connections(connections, 2 * SOCKETS_PER_CHECK)
 
     assert len(looked_up) == 1 + 2
 
 
-async def test_each_descriptor_is_looked_up_above_half(serve: Serve, looked_up: list[int]) -> None:
+async def test_each_descriptor_is_looked_up_above_half_of_limit(serve: Serve, looked_up: list[int]) -> None:
     connections = (await serve(max_client_cnxns=0)).daemon.connections
     connections.last_descriptor = 100
-    accept(connections, 51)
+    accept_connections(connections, 51)
     looked_up[:] = [100]
 
-    assert all(accept(connections, 10))
+    assert all(accept_connections(connections, 10))
 
 
-async def test_each_high_descriptor_is_looked_up(serve: Serve, looked_up: list[int]) -> None:
+async def test_descriptor_of_each_connection_is_read_after_high_one(serve: Serve, looked_up: list[int]) -> None:
     connections = (await serve(max_client_cnxns=0)).daemon.connections
     connections.last_descriptor = 1_000
     looked_up[:] = [500]
-    accept(connections, 1)
+    accept_connections(connections, 1)
     looked_up[:] = [1_000]
 
-    assert all(accept(connections, 10))
+    assert all(accept_connections(connections, 10))
 
 
-def shaken_hands(link: socket.socket) -> bool:
+def is_handshake_accepted(link: socket.socket) -> bool:
     """Return whether the server accepts a handshake."""
     link.settimeout(1.5)
     with suppress(OSError):
@@ -149,8 +149,8 @@ def shaken_hands(link: socket.socket) -> bool:
     return False
 
 
-def mntr_in_time(daemon: DaemonProcess) -> str:
-    """Send mntr until it is answered: other connections may hold the last descriptors for a second each."""
+def wait_for_mntr(daemon: DaemonProcess) -> str:
+    """Send mntr until it is answered, because other connections may hold the last descriptors for a second each."""
     until = time.monotonic() + DEADLINE_S
     while time.monotonic() < until:
         with suppress(OSError), socket.create_connection((daemon.host, daemon.port), 1) as link:
@@ -167,8 +167,8 @@ def test_daemon_without_descriptors_answers_mntr() -> None:
         daemon.command = ["/bin/sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *daemon.command]
         with daemon:
             links = [socket.create_connection((daemon.host, daemon.port), DEADLINE_S) for _ in range(80)]
-            held = [link for link in links if shaken_hands(link)]
-            answer = mntr_in_time(daemon)
+            held = [link for link in links if is_handshake_accepted(link)]
+            answer = wait_for_mntr(daemon)
             for link in links:
                 link.close()
         log.seek(0)
@@ -185,7 +185,7 @@ def test_daemon_raises_soft_limit_to_hard_limit() -> None:
         daemon = DaemonProcess("-Dzookeeper.4lw.commands.whitelist=*", stderr=log)
         daemon.command = ["/bin/sh", "-c", 'ulimit -Sn 100; ulimit -Hn 200; exec "$@"', "sh", *daemon.command]
         with daemon:
-            answer = mntr_in_time(daemon)
+            answer = wait_for_mntr(daemon)
         log.seek(0)
         lines = log.read().decode()
 
@@ -193,7 +193,7 @@ def test_daemon_raises_soft_limit_to_hard_limit() -> None:
     assert "raised the limit of open files from 100 to 200" in lines
 
 
-async def test_embedded_server_keeps_limits() -> None:
+async def test_embedded_server_does_not_change_descriptor_limits() -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1] - 1, limits[1]))
 

@@ -7,7 +7,7 @@ import gc
 from zoolet.server.net.gc import GcTuner
 
 
-def test_older_objects_are_exempt_while_server_runs() -> None:
+def test_garbage_collector_skips_older_objects_while_server_runs() -> None:
     thresholds = gc.get_threshold()
     older: list[object] = [[]]
 

@@ -16,9 +16,9 @@ from zoolet.server.admin.http import HttpError, HttpRequest, Response, Route
 
 pytest.importorskip("h11")
 from zoolet.server.net import http as module
-from zoolet.server.net.http import BODIES, HEALTH, MIN_PAUSE, HttpServer, Limits, RouteOf
+from zoolet.server.net.http import HEALTH_CHECK_PATHS, MAX_FULL_BODIES, MIN_PAUSE, FindRoute, HttpServer, Limits
 
-QUICK: Final = Limits(body=1000, connections=3, seconds=0.2, idle=0.2)
+QUICK_LIMITS: Final = Limits(body=1000, connections=3, seconds=0.2, idle=0.2)
 
 
 async def echo(request: HttpRequest) -> Response:
@@ -30,15 +30,17 @@ async def echo(request: HttpRequest) -> Response:
     return Response(f"{request.method} {request.path} {len(request.body)}".encode())
 
 
-def all_to(answer: Any) -> RouteOf:
+def all_to(answer: Any) -> FindRoute:
     """Return the same route for each request."""
     return lambda request: (Route((), "/*", answer), request)
 
 
 @asynccontextmanager
-async def served(limits: Limits = QUICK, answer: Any = echo, route_of: Any = None) -> AsyncIterator[Any]:
+async def run_http_server(
+    limits: Limits = QUICK_LIMITS, answer: Any = echo, find_route: Any = None
+) -> AsyncIterator[Any]:
     """Run a server, and yield a function that opens a connection."""
-    server = HttpServer(route_of or all_to(answer), limits)
+    server = HttpServer(find_route or all_to(answer), limits)
     port = await server.start("127.0.0.1", 0)
     writers: list[asyncio.StreamWriter] = []
 
@@ -63,15 +65,15 @@ async def response(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], b
     return int(head[0].split()[1]), headers, body
 
 
-async def asked(connect: Any, text: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Send bytes on a new connection; return the response."""
+async def send_request(connect: Any, text: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Send bytes on a new connection, and return the response."""
     reader, writer = await connect()
     writer.write(text)
     return await response(reader)
 
 
 async def test_connection_serves_consecutive_requests() -> None:
-    async with served() as connect:
+    async with run_http_server() as connect:
         reader, writer = await connect()
         writer.write(
             b"GET /a?x=1 HTTP/1.1\r\nHost: x\r\n\r\nPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
@@ -81,15 +83,15 @@ async def test_connection_serves_consecutive_requests() -> None:
         assert (await response(reader))[2] == b"POST /b 3"
 
 
-async def test_refusal_is_json_and_defect_fails_one_request(caplog: pytest.LogCaptureFixture) -> None:
-    async with served() as connect:
-        status, headers, body = await asked(connect, b"GET /refused HTTP/1.1\r\nHost: x\r\n\r\n")
+async def test_refusal_is_json_and_defect_fails_only_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    async with run_http_server() as connect:
+        status, headers, body = await send_request(connect, b"GET /refused HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (status, headers["x-reason"], json.loads(body)) == (403, "test", {"error": "no"})
 
-        status, _, body = await asked(connect, b"GET /defect HTTP/1.1\r\nHost: x\r\n\r\n")
+        status, _, body = await send_request(connect, b"GET /defect HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (status, json.loads(body)) == (500, {"error": "RuntimeError: planted"})
         assert "HTTP request GET .../defect from 127.0.0.1 failed" in caplog.text
-        assert (await asked(connect, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
+        assert (await send_request(connect, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -102,9 +104,9 @@ async def test_refusal_is_json_and_defect_fails_one_request(caplog: pytest.LogCa
         (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400),
     ],
 )
-async def test_invalid_request_is_refused_with_reason(text: bytes, status: int) -> None:
-    async with served() as connect:
-        found, headers, body = await asked(connect, text)
+async def test_invalid_http_request_is_refused_with_reason(text: bytes, status: int) -> None:
+    async with run_http_server() as connect:
+        found, headers, body = await send_request(connect, text)
 
         assert (found, headers["content-type"]) == (status, "application/json")
         assert json.loads(body)["error"]
@@ -112,7 +114,7 @@ async def test_invalid_request_is_refused_with_reason(text: bytes, status: int) 
 
 @pytest.mark.parametrize("head", [b"Content-Length: 3000000", b"Transfer-Encoding: chunked", b"Bad Header"])
 async def test_client_sending_whole_body_first_reads_refusal(head: bytes) -> None:
-    async with served() as connect:
+    async with run_http_server() as connect:
         reader, writer = await connect()
         body = bytes(3_000_000) if b"chunked" not in head else b"2dc6c0\r\n" + bytes(3_000_000) + b"\r\n0\r\n\r\n"
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n" + body)
@@ -125,7 +127,7 @@ async def test_client_sending_whole_body_first_reads_refusal(head: bytes) -> Non
 
 async def test_body_after_refusal_is_read_for_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINGER", 0.05)
-    async with served() as connect:
+    async with run_http_server() as connect:
         reader, writer = await connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 30000\r\n\r\n" + bytes(2000))
         assert (await response(reader))[0] == 413
@@ -136,12 +138,12 @@ async def test_body_after_refusal_is_read_for_limited_time(monkeypatch: pytest.M
                 await writer.drain()
                 await asyncio.sleep(0.01)
 
-        with pytest.raises((ConnectionError, RuntimeError)):  # uvloop 0.19: "the handler is closed"
+        with pytest.raises((ConnectionError, RuntimeError)):  # uvloop 0.19 raises RuntimeError: the handler is closed
             await asyncio.wait_for(send(), DEADLINE_S)
 
 
-async def test_request_with_two_lengths_closes_connection() -> None:
-    async with served() as connect:
+async def test_request_with_length_and_chunks_closes_connection() -> None:
+    async with run_http_server() as connect:
         reader, writer = await connect()
         writer.write(
             b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
@@ -156,23 +158,23 @@ async def test_request_with_two_lengths_closes_connection() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"GET / HT", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab"])
-async def test_slow_client_is_disconnected(text: bytes) -> None:
-    async with served() as connect:
+async def test_slow_http_client_is_disconnected(text: bytes) -> None:
+    async with run_http_server() as connect:
         reader, writer = await connect()
         writer.write(text)
 
         assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
 
 
-async def test_longest_idle_connection_is_replaced_at_limit() -> None:
-    async with served(QUICK._replace(idle=30.0)) as connect:
+async def test_longest_idle_connection_is_closed_for_new_one_at_limit() -> None:
+    async with run_http_server(QUICK_LIMITS._replace(idle=30.0)) as connect:
         quiet, _ = await connect()
         others = [await connect() for _ in range(2)]
         for reader, writer in others:
             writer.write(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
             await response(reader)
 
-        assert (await asked(connect, b"GET /new HTTP/1.1\r\nHost: x\r\n\r\n"))[2] == b"GET /new 0"
+        assert (await send_request(connect, b"GET /new HTTP/1.1\r\nHost: x\r\n\r\n"))[2] == b"GET /new 0"
 
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await asyncio.wait_for(quiet.readexactly(1), DEADLINE_S)
@@ -180,8 +182,8 @@ async def test_longest_idle_connection_is_replaced_at_limit() -> None:
         assert (await response(others[0][0]))[2] == b"GET /still 0"
 
 
-async def test_head_has_no_body() -> None:
-    async with served() as connect:
+async def test_reply_to_head_request_has_no_body() -> None:
+    async with run_http_server() as connect:
         reader, writer = await connect()
         writer.write(b"HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 
@@ -191,8 +193,8 @@ async def test_head_has_no_body() -> None:
         assert b"Content-Length: 9\r\n" in text
 
 
-@pytest.mark.parametrize("path", ["/", *HEALTH])
-async def test_slow_requests_take_at_most_half_of_time(path: str) -> None:
+@pytest.mark.parametrize("path", ["/", *HEALTH_CHECK_PATHS])
+async def test_slow_http_requests_take_at_most_half_of_time(path: str) -> None:
     spent = 0.0
 
     async def slow(request: HttpRequest) -> Response:
@@ -217,8 +219,8 @@ async def test_slow_requests_take_at_most_half_of_time(path: str) -> None:
     assert spent < 0.6 * took
 
 
-@pytest.mark.parametrize("path", ["/", *HEALTH])
-async def test_pause_follows_each_cheap_request(path: str) -> None:
+@pytest.mark.parametrize("path", ["/", *HEALTH_CHECK_PATHS])
+async def test_cheap_http_requests_are_paced(path: str) -> None:
     async def quick(request: HttpRequest) -> Response:
         return Response(b"ok")
 
@@ -245,7 +247,7 @@ async def test_health_check_does_not_wait_for_other_requests() -> None:
             await may_answer.wait()
         return Response(b"ok")
 
-    async with served(Limits(), answer) as connect:
+    async with run_http_server(Limits(), answer) as connect:
         (reader, writer), (other_reader, other_writer) = await connect(), await connect()
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         other_writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -256,11 +258,11 @@ async def test_health_check_does_not_wait_for_other_requests() -> None:
         await response(reader)
 
 
-async def test_non_reading_client_is_forgotten_with_output() -> None:
+async def test_non_reading_http_client_is_dropped_with_its_output() -> None:
     async def large(request: HttpRequest) -> Response:
         return Response(bytes(20_000_000))
 
-    server = HttpServer(all_to(large), QUICK)
+    server = HttpServer(all_to(large), QUICK_LIMITS)
     port = await server.start("127.0.0.1", 0)
     _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -300,7 +302,7 @@ class Pieces:
 async def test_stream_of_unknown_length_is_sent_in_chunks() -> None:
     stream = Pieces(b"abc", b"de")
 
-    async with served(answer=streaming(stream)) as connect:
+    async with run_http_server(answer=streaming(stream)) as connect:
         reader, writer = await connect()
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         text = await asyncio.wait_for(reader.read(), DEADLINE_S)
@@ -313,7 +315,7 @@ async def test_stream_of_unknown_length_is_sent_in_chunks() -> None:
 async def test_stream_of_known_length_allows_next_request() -> None:
     stream = Pieces(b"abc", b"de")
 
-    async with served(answer=streaming(stream, ("Content-Length", "5"))) as connect:
+    async with run_http_server(answer=streaming(stream, ("Content-Length", "5"))) as connect:
         reader, writer = await connect()
         for _ in range(2):
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -322,10 +324,10 @@ async def test_stream_of_known_length_allows_next_request() -> None:
     assert stream.closed == 2
 
 
-async def test_head_of_stream_returns_only_headers() -> None:
+async def test_head_request_for_stream_returns_only_headers() -> None:
     stream = Pieces(b"abc")
 
-    async with served(answer=streaming(stream, ("Content-Length", "3"))) as connect:
+    async with run_http_server(answer=streaming(stream, ("Content-Length", "3"))) as connect:
         reader, writer = await connect()
         writer.write(b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         text = await asyncio.wait_for(reader.read(), DEADLINE_S)
@@ -339,7 +341,7 @@ async def test_failing_stream_disconnects_and_is_logged(
 ) -> None:
     stream = Pieces(b"abc", RuntimeError("planted"))
 
-    async with served(answer=streaming(stream)) as connect:
+    async with run_http_server(answer=streaming(stream)) as connect:
         reader, writer = await connect()
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
@@ -352,7 +354,7 @@ async def test_failing_stream_disconnects_and_is_logged(
 async def test_client_not_reading_stream_is_disconnected() -> None:
     stream = Pieces(*[bytes(1 << 20)] * 64)
 
-    async with served(answer=streaming(stream)) as connect:
+    async with run_http_server(answer=streaming(stream)) as connect:
         reader, writer = await connect()
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         while not stream.closed:
@@ -362,31 +364,35 @@ async def test_client_not_reading_stream_is_disconnected() -> None:
 
 
 async def test_route_may_accept_larger_body_with_own_limit() -> None:
-    def route_of(request: HttpRequest) -> tuple[Route, HttpRequest]:
+    def find_route(request: HttpRequest) -> tuple[Route, HttpRequest]:
         return Route((), "/*", echo, body=1 << 20 if request.path == "/big" else None), request
 
-    async with served(route_of=route_of) as connect:
+    async with run_http_server(find_route=find_route) as connect:
         reader, writer = await connect()
         writer.write(b"POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + bytes(99_999))
 
-        assert (await asked(connect, b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"))[2] == b"POST /b 3"
+        assert (await send_request(connect, b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"))[
+            2
+        ] == b"POST /b 3"
         writer.write(b"x")
         assert (await response(reader))[2] == b"POST /big 100000"
 
 
-async def test_bodies_in_progress_have_common_limit() -> None:
+async def test_all_bodies_in_progress_share_one_limit() -> None:
     """Neither a large body with a limit of its own nor a refused body changes the total of the others."""
 
-    def route_of(request: HttpRequest) -> tuple[Route, HttpRequest]:
+    def find_route(request: HttpRequest) -> tuple[Route, HttpRequest]:
         return Route((), "/*", echo, body=1 << 20 if request.path == "/big" else None), request
 
     head = b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
-    async with served(Limits(body=1000, connections=10, seconds=2 * DEADLINE_S), route_of=route_of) as connect:
+    async with run_http_server(
+        Limits(body=1000, connections=10, seconds=2 * DEADLINE_S), find_route=find_route
+    ) as connect:
         big = b"POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000)
-        assert (await asked(connect, big))[0] == 200
+        assert (await send_request(connect, big))[0] == 200
         for _ in range(2):
             writers: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
-            for _ in range(BODIES + 1):  # one more than there is room for
+            for _ in range(MAX_FULL_BODIES + 1):
                 reader, writer = await connect()
                 writer.write(head + bytes(999))
                 writers[asyncio.create_task(response(reader))] = writer
@@ -394,26 +400,26 @@ async def test_bodies_in_progress_have_common_limit() -> None:
             for writer in writers.values():
                 writer.write(b"x")
 
-            assert sorted([(await answered)[0] for answered in writers]) == [200] * BODIES + [503]
+            assert sorted([(await answered)[0] for answered in writers]) == [200] * MAX_FULL_BODIES + [503]
 
 
 async def test_request_is_refused_before_body_is_received() -> None:
-    async with served(route_of=refuse) as connect:
-        status, headers, _ = await asked(connect, b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n")
+    async with run_http_server(find_route=refuse) as connect:
+        status, headers, _ = await send_request(connect, b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n")
 
     assert (status, headers["connection"]) == (401, "close")
 
 
-async def test_refusal_without_body_keeps_connection() -> None:
-    async with served(route_of=refuse) as connect:
+async def test_refusal_of_request_without_body_keeps_connection() -> None:
+    async with run_http_server(find_route=refuse) as connect:
         reader, writer = await connect()
         for _ in range(2):
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await response(reader))[0] == 401
 
 
-async def test_refusals_are_paced() -> None:
-    async with served(Limits(), route_of=refuse) as connect:
+async def test_refused_http_requests_are_paced() -> None:
+    async with run_http_server(Limits(), find_route=refuse) as connect:
         reader, writer = await connect()
         started = time.perf_counter()
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
@@ -448,25 +454,25 @@ async def test_busy_connection_is_not_closed_at_limit() -> None:
             await may_answer.wait()
         return Response(b"done")
 
-    async with served(Limits(connections=3, seconds=5, idle=5, paced=False), answer) as connect:
+    async with run_http_server(Limits(connections=3, seconds=5, idle=5, paced=False), answer) as connect:
         reader, writer = await connect()
         writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
         await asyncio.wait_for(is_waiting.wait(), DEADLINE_S)
         for _ in range(10):
-            assert (await asked(connect, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
+            assert (await send_request(connect, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
         may_answer.set()
 
         assert (await response(reader))[2] == b"done"
 
 
-async def test_only_health_is_answered_at_limit_of_requests() -> None:
-    async with served(Limits(connections=2, seconds=5, idle=5), streaming(Endless())) as connect:
+async def test_only_health_checks_are_answered_at_request_limit() -> None:
+    async with run_http_server(Limits(connections=2, seconds=5, idle=5), streaming(Endless())) as connect:
         for _ in range(2):
             reader, writer = await connect()
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             await asyncio.wait_for(reader.readuntil(b"tick"), DEADLINE_S)
 
-        assert (await asked(connect, b"GET /more HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 503
+        assert (await send_request(connect, b"GET /more HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 503
         reader, writer = await connect()
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         await asyncio.wait_for(reader.readuntil(b"tick"), DEADLINE_S)

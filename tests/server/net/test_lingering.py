@@ -61,24 +61,24 @@ def lingering(timers: Timers) -> Lingering:
     return Lingering(cast("Any", timers))
 
 
-def added(lingering: Lingering, unsent: int = 0) -> Any:
+def add_lingering_socket(lingering: Lingering, unsent: int = 0) -> Any:
     """Return a connection that lingers."""
     socket: Any = Socket(unsent)
     lingering.add(socket, unsent)
     return socket
 
 
-def test_connections_share_one_timer(lingering: Lingering, timers: Timers) -> None:
+def test_lingering_connections_share_one_timer(lingering: Lingering, timers: Timers) -> None:
     for _ in range(3):
-        added(lingering)
+        add_lingering_socket(lingering)
 
     assert [when for when, _ in timers.timers] == [100.0 + LINGER]
 
 
-def test_each_connection_lingers_equally_long(lingering: Lingering, timers: Timers) -> None:
-    first = added(lingering)
+def test_every_connection_lingers_for_the_same_time(lingering: Lingering, timers: Timers) -> None:
+    first = add_lingering_socket(lingering)
     timers.advance(LINGER / 2)
-    second = added(lingering)
+    second = add_lingering_socket(lingering)
 
     timers.advance(LINGER / 2)
     ended = first.ended, second.ended
@@ -87,8 +87,8 @@ def test_each_connection_lingers_equally_long(lingering: Lingering, timers: Time
     assert (ended, second.ended, timers.timers) == ((True, None), True, [])
 
 
-def test_removed_connection_is_not_closed(lingering: Lingering, timers: Timers) -> None:
-    gone, stays = added(lingering), added(lingering)
+def test_connection_removed_from_lingering_is_not_closed(lingering: Lingering, timers: Timers) -> None:
+    gone, stays = add_lingering_socket(lingering), add_lingering_socket(lingering)
 
     lingering.remove(gone)
     timers.advance(LINGER)
@@ -96,8 +96,8 @@ def test_removed_connection_is_not_closed(lingering: Lingering, timers: Timers) 
     assert (gone.ended, stays.ended) == (None, True)
 
 
-def test_connection_lingers_while_its_peer_reads(lingering: Lingering, timers: Timers) -> None:
-    socket = added(lingering, 1_000)
+def test_connection_lingers_while_its_peer_reads_output(lingering: Lingering, timers: Timers) -> None:
+    socket = add_lingering_socket(lingering, 1_000)
     for _ in range(2 * LINGER_TRIES):
         socket.unsent -= 1
         timers.advance(LINGER)
@@ -109,8 +109,8 @@ def test_connection_lingers_while_its_peer_reads(lingering: Lingering, timers: T
     assert socket.ended is True
 
 
-def test_connection_with_non_reading_peer_ends(lingering: Lingering, timers: Timers) -> None:
-    socket = added(lingering, 1_000)
+def test_lingering_connection_of_non_reading_peer_is_closed(lingering: Lingering, timers: Timers) -> None:
+    socket = add_lingering_socket(lingering, 1_000)
 
     for _ in range(LINGER_TRIES - 1):
         timers.advance(LINGER)

@@ -25,15 +25,15 @@ ALL: Final = pytest.mark.parametrize("host", [None, "0.0.0.0", "::", "0:0:0:0:0:
 needs_ipv6: Final = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
 
 
-def answers(address: str, port: int) -> bool:
+def accepts_connections(address: str, port: int) -> bool:
     """Return whether a socket listens on an address."""
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as client:
         return client.connect_ex((address, port)) == 0
 
 
-async def reached(port: int) -> dict[int, bool]:
+async def reachable_families(port: int) -> dict[int, bool]:
     """Return for each family whether the loopback address accepts connections."""
-    return {family: await asyncio.to_thread(answers, address, port) for family, address in LOOPBACK.items()}
+    return {family: await asyncio.to_thread(accepts_connections, address, port) for family, address in LOOPBACK.items()}
 
 
 @needs_ipv6
@@ -57,7 +57,7 @@ async def test_peers_of_both_families_have_their_addresses(host: str | None, wit
 async def test_wildcard_tls_host_listens_on_both_families(host: str | None) -> None:
     daemon = assemble_daemon(ServerConfig())
     port = await daemon.start_secure(host, 0, tls.context(CERTIFICATE_SETTINGS))
-    found = await reached(port)
+    found = await reachable_families(port)
     await daemon.stop(gracefully=False)
 
     assert found == {4: True, 6: True}
@@ -84,10 +84,10 @@ async def test_wildcard_http_host_listens_on_both_families(host: str | None) -> 
 
 @needs_ipv6
 @pytest.mark.parametrize("family", [4, 6])
-async def test_single_address_listens_on_own_family(family: int) -> None:
+async def test_server_on_single_address_listens_on_its_family_only(family: int) -> None:
     daemon = assemble_daemon(ServerConfig())
     port = await daemon.start(LOOPBACK[family], 0)
-    found = await reached(port)
+    found = await reachable_families(port)
     await daemon.stop(gracefully=False)
 
     assert found == {4: family == 4, 6: family == 6}
@@ -95,10 +95,10 @@ async def test_single_address_listens_on_own_family(family: int) -> None:
 
 @needs_ipv6
 @pytest.mark.parametrize("hosts", ["0.0.0.0,::1", "::,127.0.0.1"])
-async def test_listed_addresses_listen_on_own_families(hosts: str) -> None:
+async def test_server_listens_on_ip_family_of_each_listed_address(hosts: str) -> None:
     daemon = assemble_daemon(ServerConfig())
     port = await daemon.start(hosts, 0)
-    found = await reached(port)
+    found = await reachable_families(port)
     await daemon.stop(gracefully=False)
 
     assert found == {4: True, 6: True}
@@ -106,15 +106,15 @@ async def test_listed_addresses_listen_on_own_families(hosts: str) -> None:
 
 @needs_ipv6
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_refused_families_return_together_on_same_port(host: str) -> None:
+def test_both_ip_families_are_accepted_again_on_same_port(host: str) -> None:
     with Server(host) as server:
         port = server.port
         server.refuse_connections()
-        refused = asyncio.run(reached(port))
+        refused = asyncio.run(reachable_families(port))
         server.accept_connections()
-        accepted = asyncio.run(reached(port))
+        accepted = asyncio.run(reachable_families(port))
         server.restart()
-        restarted = asyncio.run(reached(server.port))
+        restarted = asyncio.run(reachable_families(server.port))
 
     assert refused == {4: False, 6: False}
     assert accepted == restarted == {4: True, 6: True}
@@ -165,7 +165,7 @@ def test_port_in_use_is_an_error_for_all_addresses() -> None:
         *((host, False) for host in ("127.0.0.1", "::1", "localhost", "10.0.0.0", "::,::")),
     ],
 )
-def test_zero_in_any_notation_means_all(host: str | None, expected: bool) -> None:
+def test_zero_address_in_any_notation_means_all_addresses(host: str | None, expected: bool) -> None:
     assert listening.means_all(host) is expected
 
 

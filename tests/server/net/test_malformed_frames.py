@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from support.frames import HELLO, NULL, create, exists, ping, request, set_data
+from support.frames import HELLO, NULL_VALUE, create, exists, ping, request, set_data
 from support.live_server import Dial, LiveServer
 from support.numbers import UNIMPLEMENTED
 from support.peer import Reply
@@ -87,7 +87,7 @@ async def test_frame_at_limit_is_answered(dial: Dial) -> None:
 
 @pytest.mark.parametrize("live", [{"max_frame": 100}], indirect=True)
 @pytest.mark.parametrize(("size", "answered"), [(100, True), (101, False)])
-async def test_configured_limit_applies(dial: Dial, size: int, answered: bool) -> None:
+async def test_configured_frame_limit_applies(dial: Dial, size: int, answered: bool) -> None:
     client = await dial()
     body = b"".join([pack_int(1), b"/", b"\0", bytes(size - 8 - 6)])
 
@@ -103,7 +103,7 @@ async def test_configured_limit_applies(dial: Dial, size: int, answered: bool) -
 async def test_connect_request_without_password_is_accepted(dial: Dial) -> None:
     client = await dial(shake=False)
 
-    client.send(frame(bytes(24) + NULL))
+    client.send(frame(bytes(24) + NULL_VALUE))
 
     assert ConnectResponse.decode(await client.payload()).session_id != 0
 
@@ -126,7 +126,7 @@ async def test_handshake_and_requests_may_share_segment(dial: Dial) -> None:
     assert await client.xids(2) == [1, 2]
 
 
-# --- ends ---
+# --- truncated input and half-closed clients ---
 
 
 async def test_truncated_request_is_not_executed(live: LiveServer, dial: Dial) -> None:
@@ -172,7 +172,7 @@ async def test_session_of_half_closed_client_continues(live: LiveServer, dial: D
     assert list(live.engine.sessions.alive) == [client.welcome.session_id]
 
 
-# --- silence ---
+# --- silent clients ---
 
 
 @pytest.mark.parametrize("part", [b"", b"ruo", HELLO[:4], HELLO[:-1]], ids=["nothing", "3 bytes", "a length", "most"])
@@ -190,7 +190,7 @@ async def test_unfinished_handshake_is_closed_in_time(live: LiveServer, dial: Di
 
 
 @pytest.mark.parametrize("live", [{"sessionless_timeout": 200}], indirect=True)
-async def test_client_has_time_for_handshake(live: LiveServer, dial: Dial) -> None:
+async def test_handshake_just_before_time_limit_is_accepted(live: LiveServer, dial: Dial) -> None:
     client = await dial(shake=False)
     await until(lambda: live.daemon.connections.open)
 

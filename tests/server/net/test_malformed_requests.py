@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 import pytest
-from support.frames import HELLO, NULL, exists, ping, request
+from support.frames import HELLO, NULL_VALUE, exists, ping, request
 from support.live_server import Dial
 from support.numbers import MARSHALLING_ERROR, UNIMPLEMENTED
 from support.peer import Reply
@@ -51,7 +51,12 @@ async def test_undecodable_body_keeps_connection(dial: Dial, op: OpCode, body: b
 
 @pytest.mark.parametrize(
     ("op", "body"),
-    [(OpCode.AUTH, b""), (OpCode.AUTH, pack_int(0) + pack_int(9) + b"dig"), (OpCode.SASL, b"\0"), (OpCode.SASL, NULL)],
+    [
+        (OpCode.AUTH, b""),
+        (OpCode.AUTH, pack_int(0) + pack_int(9) + b"dig"),
+        (OpCode.SASL, b"\0"),
+        (OpCode.SASL, NULL_VALUE),
+    ],
     ids=["auth, nothing", "auth, cut short", "sasl, cut short", "sasl, null"],
 )
 async def test_undecodable_login_closes_connection(dial: Dial, op: OpCode, body: bytes) -> None:
@@ -84,7 +89,7 @@ async def test_bytes_after_body_are_ignored(dial: Dial) -> None:
 # --- other clients ---
 
 
-NONSENSE: Final = {
+MALFORMED_INPUTS: Final = {
     "a long length": pack_int(MAX_FRAME + 1),
     "a negative length": pack_int(-5),
     "an empty frame": frame(b""),
@@ -100,8 +105,8 @@ NONSENSE: Final = {
 }
 
 
-@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE.keys())
-async def test_nonsense_does_not_affect_other_clients(dial: Dial, nonsense: bytes) -> None:
+@pytest.mark.parametrize("nonsense", MALFORMED_INPUTS.values(), ids=MALFORMED_INPUTS.keys())
+async def test_malformed_input_does_not_affect_other_clients(dial: Dial, nonsense: bytes) -> None:
     offender, other = await dial(), await dial()
 
     other.send(b"".join(exists(xid) for xid in range(100)))

@@ -1,4 +1,4 @@
-"""The protocol of one connection: nothing is left of a closed one, and one without a peer is never served."""
+"""The protocol of one connection: a closed connection leaves no objects, and one without a peer is never served."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def no_collector() -> Iterator[None]:
 
 
 def alive() -> list[object]:
-    """Find the objects in memory that belong to one connection."""
+    """Return all objects in memory of the classes that each connection instantiates."""
     return [one for one in gc.get_objects() if isinstance(one, ServerProtocol | ServerConnection | ClientConnection)]
 
 
-# --- leftovers ---
+# --- leftovers of ended connections ---
 
 
 async def _say_nothing(client: StreamWire) -> None:
@@ -125,22 +125,22 @@ async def _log_in_wrongly(client: StreamWire) -> None:
     ids=lambda live: live.__name__.strip("_").replace("_", " "),
 )
 @pytest.mark.usefixtures("no_collector")
-async def test_lost_connections_leave_nothing(serve: Serve, live: Callable[[StreamWire], Awaitable[None]]) -> None:
+async def test_lost_connections_leave_no_objects(serve: Serve, live: Callable[[StreamWire], Awaitable[None]]) -> None:
     server = await serve()
     before = len(alive())
 
     for _ in range(CYCLES):
         await live(await server.dial())
-    await _leave(await server.dial())  # connections are accepted in order, so all others are accepted by now
+    await _leave(await server.dial())  # connections are accepted in order, so all earlier ones have been accepted
     server.clients.clear()
     await server.settle()
-    await asyncio.sleep(0)  # lets the event loop drop its last callback
+    await asyncio.sleep(0)  # lets the event loop drop its last callback, which refers to a connection
 
     assert len(alive()) == before
 
 
 @pytest.mark.usefixtures("no_collector")
-async def test_refused_connections_leave_nothing(serve: Serve) -> None:
+async def test_refused_connections_leave_no_objects(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     await server.dial()
     await until(lambda: server.daemon.connections.open)
@@ -156,7 +156,7 @@ async def test_refused_connections_leave_nothing(serve: Serve) -> None:
 
 
 @pytest.mark.usefixtures("no_collector")
-async def test_connections_of_moved_session_leave_nothing(serve: Serve) -> None:
+async def test_connections_of_moved_session_are_freed(serve: Serve) -> None:
     server = await serve()
     first = await server.dial()
     welcome = await first.shake_hands()
@@ -251,7 +251,7 @@ class ResetStub(Stub):
         raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
 
 
-async def test_closed_reset_connection_is_aborted(serve: Serve) -> None:
+async def test_reset_connection_is_aborted_by_close(serve: Serve) -> None:
     live, stub = await serve(), ResetStub()
     protocol = ServerProtocol(live.daemon.connections)
     protocol.connection_made(stub)
@@ -262,7 +262,7 @@ async def test_closed_reset_connection_is_aborted(serve: Serve) -> None:
     protocol.connection_lost(None)
 
 
-async def test_connection_without_peer_is_aborted(serve: Serve) -> None:
+async def test_connection_without_peer_address_is_aborted(serve: Serve) -> None:
     live, stub = await serve(), Stub()
 
     ServerProtocol(live.daemon.connections).connection_made(stub)
@@ -270,7 +270,7 @@ async def test_connection_without_peer_is_aborted(serve: Serve) -> None:
     assert stub.aborted
 
 
-async def test_connection_without_peer_is_not_counted(serve: Serve) -> None:
+async def test_connection_without_peer_address_is_not_counted(serve: Serve) -> None:
     live = await serve(max_client_cnxns=1, max_cnxns=1)
     protocol = ServerProtocol(live.daemon.connections)
 
@@ -280,7 +280,7 @@ async def test_connection_without_peer_is_not_counted(serve: Serve) -> None:
     assert (await live.session()).id != 0
 
 
-async def test_requests_without_peer_are_not_executed(serve: Serve) -> None:
+async def test_requests_without_peer_address_are_not_executed(serve: Serve) -> None:
     live = await serve()
     protocol = ServerProtocol(live.daemon.connections)
     protocol.connection_made(Stub())

@@ -5,24 +5,24 @@ from __future__ import annotations
 from contextlib import suppress
 from random import Random
 
-from support.calls import connected, engine_with
+from support.calls import connect_peer, engine_with_settings
 
 from zoolet.protocol.errors import NoNodeError
-from zoolet.server.net.sampler import EVERY, MAX_PATHS, OTHERS, Sampler
+from zoolet.server.net.sampler import BATCHES_PER_SAMPLE, MAX_PATH_PREFIXES, OTHERS, Sampler
 
 
-def test_sampler_takes_one_batch_in_many() -> None:
-    sampler = Sampler(engine_with(), Random(1))
-    gaps = [sampler.next() for _ in range(2_000)]
+def test_sampler_takes_random_batches_at_configured_rate() -> None:
+    sampler = Sampler(engine_with_settings(), Random(1))
+    gaps = [sampler.batches_until_next() for _ in range(2_000)]
 
     assert min(gaps) == 1
-    assert max(gaps) == 2 * EVERY - 1
-    assert abs(sum(gaps) / len(gaps) - EVERY) < 3
+    assert max(gaps) == 2 * BATCHES_PER_SAMPLE - 1
+    assert abs(sum(gaps) / len(gaps) - BATCHES_PER_SAMPLE) < 3
 
 
-def test_sampled_time_stands_for_earlier_requests() -> None:
-    engine = engine_with()
-    peer = connected(engine)
+def test_sampled_time_counts_for_requests_since_last_sample() -> None:
+    engine = engine_with_settings()
+    peer = connect_peer(engine)
     sampler, table = Sampler(engine), engine.dispatch
     for number in range(3):
         peer.create(f"/{number}")
@@ -39,7 +39,7 @@ def test_sampled_time_stands_for_earlier_requests() -> None:
 
 
 def test_dispatch_table_replaced_during_sample_is_kept() -> None:
-    engine = engine_with()
+    engine = engine_with_settings()
     sampler = Sampler(engine)
     sampler.begin()
     engine.set_read_only(True)
@@ -50,12 +50,12 @@ def test_dispatch_table_replaced_during_sample_is_kept() -> None:
     assert engine.dispatch is table
 
 
-def test_path_prefixes_have_two_parts_and_are_limited() -> None:
-    engine = engine_with()
-    peer = connected(engine)
+def test_sampled_path_prefixes_have_two_parts_and_are_limited() -> None:
+    engine = engine_with_settings()
+    peer = connect_peer(engine)
     sampler = Sampler(engine)
     sampler.begin()
-    for number in range(MAX_PATHS + 5):
+    for number in range(MAX_PATH_PREFIXES + 5):
         with suppress(NoNodeError):
             peer.exists(f"/app/{number}/below/this")
     sampler.end(1.0)
@@ -63,4 +63,4 @@ def test_path_prefixes_have_two_parts_and_are_limited() -> None:
     paths = sampler.by_label["path"]
     assert paths["/app/0"].count == 1
     assert paths[OTHERS].count == 5
-    assert len(paths) == MAX_PATHS + 1
+    assert len(paths) == MAX_PATH_PREFIXES + 1

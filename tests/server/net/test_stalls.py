@@ -17,7 +17,7 @@ from zoolet.server.admin.four_letter_commands import four_letter_commands
 from zoolet.server.core.sessions import Session
 from zoolet.server.core.settings import EngineSettings
 from zoolet.server.net.clock import RealClock
-from zoolet.server.net.daemon import RECOVERY, STALL
+from zoolet.server.net.daemon import MAX_TICK_DELAY_SECONDS, RECOVERY_SECONDS
 from zoolet.testing.state.clock import ManualClock
 
 TICK: Final = 1_000
@@ -103,7 +103,7 @@ async def test_late_tick_expires_no_session(stage: Stage) -> None:
     assert len(stage.alive) == 1
 
 
-async def test_late_tick_is_subtracted_from_clock(stage: Stage) -> None:
+async def test_delay_of_late_tick_is_subtracted_from_clock(stage: Stage) -> None:
     _, before = stage.clock.read()
 
     stage.stand_still(9_000)
@@ -121,14 +121,14 @@ def test_pause_is_subtracted_from_monotonic_clock_only(monkeypatch: pytest.Monke
     assert clock.read() == (5, 10_000)
 
 
-async def test_input_during_stall_has_50_ms_to_be_read(stage: Stage) -> None:
+async def test_next_tick_is_50_ms_after_end_of_stall(stage: Stage) -> None:
     started = stage.daemon.connections.loop.time()
 
     stage.stand_still(9_000)
 
-    assert RECOVERY == 0.05
+    assert RECOVERY_SECONDS == 0.05
     assert stage.daemon.recovering
-    assert stage.daemon.next_tick - started == pytest.approx(RECOVERY, abs=0.02)
+    assert stage.daemon.next_tick - started == pytest.approx(RECOVERY_SECONDS, abs=0.02)
 
 
 async def test_tick_after_late_one_expires_sessions(stage: Stage) -> None:
@@ -168,7 +168,7 @@ async def test_repeated_pauses_expire_no_session(stage: Stage) -> None:
 
     for _ in range(20):
         stage.stand_still(3_000)
-        stage.tick()  # the recovery is over
+        stage.tick()  # ends the recovery after the stall
 
     assert len(stage.alive) == 1
 
@@ -186,7 +186,7 @@ async def test_second_stall_within_recovery_is_subtracted(stage: Stage) -> None:
 async def test_slightly_late_tick_is_not_a_stall(stage: Stage) -> None:
     stage.clock.milliseconds += TICK
 
-    stage.tick(late=STALL * 0.5)
+    stage.tick(late=MAX_TICK_DELAY_SECONDS * 0.5)
 
     assert (stage.engine.metrics.stalls, stage.daemon.recovering) == (0, False)
 
@@ -201,7 +201,7 @@ async def test_punctual_ticks_expire_dead_session_on_time(stage: Stage) -> None:
     assert (before, len(stage.alive), stage.engine.metrics.stalls) == (1, 0, 0)
 
 
-async def test_connection_without_session_gets_extra_time(stage: Stage) -> None:
+async def test_connection_without_session_gets_extra_time_after_stall(stage: Stage) -> None:
     silent = Peer(stage.engine)
 
     stage.stand_still(60_000)
@@ -231,7 +231,7 @@ async def test_stall_of_seconds_is_logged(stage: Stage) -> None:
     assert stage.log == ["the server was paused for 2.5 s; sessions are extended by that time"]
 
 
-async def test_short_stall_is_only_counted(stage: Stage) -> None:
+async def test_short_stall_is_counted_and_not_logged(stage: Stage) -> None:
     stage.stand_still(500)
 
     assert (stage.log, stage.engine.metrics.stalls) == ([], 1)
@@ -256,7 +256,9 @@ async def test_ticking_continues_after_failed_tick(stage: Stage, monkeypatch: py
     assert stage.alive == []
 
 
-async def test_failed_expiry_keeps_no_other_session_alive(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_expiry_of_one_session_does_not_stop_other_expiry(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = stage.client()
     others = [stage.client() for _ in range(3)]
     assert first.welcome is not None
@@ -281,7 +283,7 @@ async def test_failed_expiry_keeps_no_other_session_alive(stage: Stage, monkeypa
 # --- other clocks ---
 
 
-def test_forgive_does_not_change_manual_clock() -> None:
+def test_pause_is_not_subtracted_from_manual_clock() -> None:
     clock = ManualClock()
     before = clock.read()
 

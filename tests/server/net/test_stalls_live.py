@@ -113,7 +113,9 @@ async def ping_on(client: Wire) -> None:
 
 
 @pytest.mark.slow
-async def test_block_between_ticks_expires_no_pinging_client(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_loop_blocked_between_ticks_expires_no_pinging_client(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     daemon, client = await serve(200, 100)
     pinging = asyncio.create_task(ping_on(client))
     await next_tick(daemon, monkeypatch)
@@ -140,7 +142,7 @@ async def test_dead_client_expires_soon_after_blocked_loop(serve: Serve, monkeyp
 
     stop_the_loop(0.4)
     ticks = 0
-    while daemon.engine.sessions.alive and ticks < 20:  # one second
+    while daemon.engine.sessions.alive and ticks < 20:  # for at most one second
         await next_tick(daemon, monkeypatch)
         ticks += 1
 
@@ -181,7 +183,7 @@ def test_stopped_process_expires_only_silent_sessions(
 # --- a handshake that outlasts a tick ---
 
 
-async def test_time_passes_for_connection_after_idle_tick() -> None:
+async def test_time_passes_for_connection_added_after_idle_tick() -> None:
     clock = RealClock()
     now, monotonic_ms = clock.read()
     daemon = make_daemon(make_engine(now=now, monotonic_ms=monotonic_ms), clock)

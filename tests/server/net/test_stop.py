@@ -42,7 +42,7 @@ async def test_stop_sends_pending_replies(serve: Serve) -> None:
     assert (xids, rest) == (list(range(1000)), b"")
 
 
-async def test_connection_reported_after_stop_is_closed(serve: Serve) -> None:
+async def test_connection_reported_by_loop_after_stop_is_closed(serve: Serve) -> None:
     server = await serve()
     connections = server.daemon.connections
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -109,7 +109,7 @@ async def test_stopped_server_refuses_connections(serve: Serve) -> None:
         await server.dial()
 
 
-async def test_stop_without_connections_is_immediate(serve: Serve) -> None:
+async def test_stop_of_server_without_connections_is_immediate(serve: Serve) -> None:
     server = await serve()
 
     async with asyncio.timeout(DEADLINE_S):
@@ -137,7 +137,7 @@ async def test_stop_disconnects_non_readers_at_its_deadline(
     assert "disconnecting 1 clients that do not read" in caplog.text
 
 
-async def test_stop_can_be_aborted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_graceful_stop_can_be_aborted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.net.daemon.STOP_SECONDS", 2 * DEADLINE_S)
     server = await serve()
     server.make_node("/big", 8_000_000)
@@ -152,8 +152,8 @@ async def test_stop_can_be_aborted(serve: Serve, monkeypatch: pytest.MonkeyPatch
     assert not server.daemon.connections.open
 
 
-def stubborn(daemon: DaemonProcess) -> socket.socket:
-    """Connect, request 20 MB, and do not read the replies."""
+def connect_without_reading(daemon: DaemonProcess) -> socket.socket:
+    """Connect, request 20 MB, and leave the replies unread. Return the socket."""
     link = socket.socket()
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     link.connect((daemon.host, daemon.port))
@@ -168,7 +168,7 @@ def stubborn(daemon: DaemonProcess) -> socket.socket:
 
 @pytest.mark.slow
 def test_sigterm_stops_daemon_with_non_reading_client() -> None:
-    with DaemonProcess() as daemon, stubborn(daemon):
+    with DaemonProcess() as daemon, connect_without_reading(daemon):
         started = time.monotonic()
         daemon.process.terminate()
         code = daemon.process.wait(DEADLINE_S)
@@ -181,7 +181,7 @@ def test_sigterm_stops_daemon_with_non_reading_client() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_second_signal_stops_daemon_immediately(second: signal.Signals) -> None:
-    with DaemonProcess() as daemon, stubborn(daemon):
+    with DaemonProcess() as daemon, connect_without_reading(daemon):
         daemon.process.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
             daemon.process.wait(0.3)

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.daemon import refused, running
-from support.key_stores import Stores, needs_keytool
-from support.tls_clients import FILES, common_name, lets_in
-from support.tls_server import Served
+from support.daemon import running_daemon, startup_error
+from support.key_stores import KeyStores, needs_keytool
+from support.tls_clients import FILES, common_name, is_accepted
+from support.tls_server import TlsServer
 
 from zoolet.server.net import tls
 from zoolet.server.net.tls_settings import TlsSettings
@@ -23,8 +23,8 @@ from zoolet.testing.run.certificates import Authority
 @needs_keytool
 @pytest.mark.slow  # keytool takes seconds
 @pytest.mark.parametrize("name", ["server.jks", "server.p12", "renamed.jks"])
-async def test_java_key_store_serves(stores: Stores, name: str) -> None:
-    async with Served(TlsSettings(stores[name], key_store_password="changeit")) as port:
+async def test_server_accepts_java_key_store(stores: KeyStores, name: str) -> None:
+    async with TlsServer(TlsSettings(stores[name], key_store_password="changeit")) as port:
         certificate = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
 
     assert certificate.startswith("-----BEGIN CERTIFICATE-----")
@@ -41,7 +41,7 @@ def test_error_for_jks_store_names_missing_extra(tmp_path: Path, monkeypatch: py
 
 @needs_keytool
 @pytest.mark.slow
-def test_pkcs12_store_named_jks_needs_no_extra(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pkcs12_store_named_jks_needs_no_extra(stores: KeyStores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jks", None)
 
     assert tls.context(TlsSettings(stores["renamed.jks"], key_store_password="changeit"))
@@ -51,7 +51,7 @@ def test_pkcs12_store_named_jks_needs_no_extra(stores: Stores, monkeypatch: pyte
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["server.jks", "server.p12", "renamed.jks"])
 @pytest.mark.parametrize("password", ["wrong", "", None])
-def test_error_for_wrong_password_names_key_store(stores: Stores, name: str, password: str | None) -> None:
+def test_error_for_wrong_password_names_key_store(stores: KeyStores, name: str, password: str | None) -> None:
     with pytest.raises(tls.TlsError, match=rf"cannot use .*{re.escape(name)} for TLS: \S") as caught:
         tls.context(TlsSettings(stores[name], key_store_password=password))
 
@@ -71,24 +71,24 @@ def test_error_for_wrong_password_names_key_store(stores: Stores, name: str, pas
         ("trust.p12", r"trust\.p12"),
     ],
 )
-def test_key_store_without_one_usable_key_is_refused(stores: Stores, name: str, message: str) -> None:
+def test_key_store_without_exactly_one_usable_key_is_refused(stores: KeyStores, name: str, message: str) -> None:
     with pytest.raises(tls.TlsError, match=message):
         tls.context(TlsSettings(stores[name], key_store_password="changeit"))
 
 
 @needs_keytool
 @pytest.mark.slow
-def test_key_password_different_from_store_is_reported(stores: Stores) -> None:
+def test_key_password_different_from_store_is_reported(stores: KeyStores) -> None:
     options = ("--secure-port", "0", "--tls-cert", stores["locked.jks"], "-Dzookeeper.ssl.keyStore.password=changeit")
 
-    assert "locked.jks" in refused(*options)
+    assert "locked.jks" in startup_error(*options)
 
 
 @needs_keytool
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["trust.jks", "trust.p12"])
 async def test_java_trust_store_verifies_client_certificates(
-    stores: Stores, tmp_path: Path, authority: Authority, name: str
+    stores: KeyStores, tmp_path: Path, authority: Authority, name: str
 ) -> None:
     settings = TlsSettings(
         str(FILES / "server.pem"),
@@ -100,8 +100,8 @@ async def test_java_trust_store_verifies_client_certificates(
     ours = tmp_path / "ours.pem"
     ours.write_bytes((FILES / "client.pem").read_bytes() + (FILES / "client-key.pem").read_bytes())
     certificates = [ours, authority.issue("stranger"), None]
-    async with Served(settings) as port:
-        outcomes = [await asyncio.to_thread(lets_in, port, FILES / "ca.pem", one) for one in certificates]
+    async with TlsServer(settings) as port:
+        outcomes = [await asyncio.to_thread(is_accepted, port, FILES / "ca.pem", one) for one in certificates]
 
     assert outcomes == [True, False, False]
 
@@ -109,7 +109,7 @@ async def test_java_trust_store_verifies_client_certificates(
 @needs_keytool
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["trust.jks", "trust.p12"])
-def test_wrong_password_of_trust_store_is_refused(stores: Stores, name: str) -> None:
+def test_wrong_trust_store_password_is_refused(stores: KeyStores, name: str) -> None:
     settings = TlsSettings(
         str(FILES / "server.pem"),
         key=str(FILES / "server-key.pem"),
@@ -124,22 +124,22 @@ def test_wrong_password_of_trust_store_is_refused(stores: Stores, name: str) -> 
 
 @needs_keytool
 @pytest.mark.slow
-def test_password_is_read_from_file(stores: Stores, tmp_path: Path) -> None:
+def test_key_store_password_is_read_from_file(stores: KeyStores, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("changeit\n")
     (tmp_path / "zoo.cfg").write_text(
         f"secureClientPort=0\nsecureClientPortAddress=127.0.0.1\nssl.keyStore.location={stores['server.p12']}\n"
         f"ssl.keyStore.passwordPath={tmp_path / 'password'}\n"
     )
 
-    with running(str(tmp_path / "zoo.cfg")) as server:
+    with running_daemon(str(tmp_path / "zoo.cfg")) as server:
         assert common_name(server.port(), Path(stores["server.pem"])) == "server"
 
 
 @needs_keytool
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["server.jks", "server.p12"])
-def test_private_key_is_not_left_on_disk(
-    stores: Stores, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_private_key_of_key_store_is_not_left_on_disk(
+    stores: KeyStores, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
@@ -151,7 +151,7 @@ def test_private_key_is_not_left_on_disk(
 @needs_keytool
 @pytest.mark.slow
 def test_unusable_private_key_is_not_left_on_disk(
-    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stores: KeyStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     seen = []

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.daemon import running
-from support.tls_clients import lets_in, shake
-from support.tls_server import Served
+from support.daemon import running_daemon
+from support.tls_clients import is_accepted, shake_hands
+from support.tls_server import TlsServer
 
 from zoolet.server.net import tls
 from zoolet.server.net.tls_settings import TlsSettings
@@ -28,14 +28,14 @@ BOTH_VERSIONS: Final = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
     ("demand", "let_in"),
     [("none", [True, True, True]), ("want", [True, True, False]), ("need", [False, True, False])],
 )
-async def test_demand_for_certificates_is_enforced(
+async def test_client_auth_setting_decides_accepted_certificates(
     tmp_path: Path, authority: Authority, demand: str, let_in: list[bool], version: ssl.TLSVersion
 ) -> None:
     settings = TlsSettings(str(authority.issue("server")), trust_store=str(authority.path), client_auth=demand)
     ours, theirs = authority.issue("client"), Authority(tmp_path, "stranger").issue("their-client")
-    async with Served(settings) as port:
+    async with TlsServer(settings) as port:
         outcomes = [
-            await asyncio.to_thread(lets_in, port, authority.path, certificate, version)
+            await asyncio.to_thread(is_accepted, port, authority.path, certificate, version)
             for certificate in (None, ours, theirs)
         ]
 
@@ -45,9 +45,9 @@ async def test_demand_for_certificates_is_enforced(
 @pytest.mark.slow
 def test_authority_requires_client_certificate(authority: Authority) -> None:
     options = ("--tls-cert", str(authority.issue("server")), "--tls-ca", str(authority.path))
-    with running("--secure-port", "0", *options) as server:
+    with running_daemon("--secure-port", "0", *options) as server:
         port = server.port()
-        outcomes = [lets_in(port, authority.path), lets_in(port, authority.path, authority.issue("client"))]
+        outcomes = [is_accepted(port, authority.path), is_accepted(port, authority.path, authority.issue("client"))]
 
     assert outcomes == [False, True]
 
@@ -57,10 +57,12 @@ def test_authority_requires_client_certificate(authority: Authority) -> None:
 
 @pytest.mark.parametrize("version", BOTH_VERSIONS)
 @pytest.mark.parametrize("spoken", ["TLSv1.2", "TLSv1.3"])
-async def test_only_enabled_versions_are_spoken(authority: Authority, spoken: str, version: ssl.TLSVersion) -> None:
+async def test_only_enabled_tls_versions_are_accepted(
+    authority: Authority, spoken: str, version: ssl.TLSVersion
+) -> None:
     settings = TlsSettings(str(authority.issue("server")), protocols=frozenset({spoken}))
-    async with Served(settings) as port:
-        outcome = await asyncio.to_thread(lets_in, port, authority.path, None, version)
+    async with TlsServer(settings) as port:
+        outcome = await asyncio.to_thread(is_accepted, port, authority.path, None, version)
 
     assert outcome == (version.name == spoken.replace(".", "_"))
 
@@ -70,10 +72,10 @@ OPENSSL_NAME: Final = "ECDHE-ECDSA-AES256-GCM-SHA384"
 
 
 @pytest.mark.parametrize("name", [JAVA_NAME, OPENSSL_NAME])
-async def test_only_named_suites_are_offered(authority: Authority, name: str) -> None:
+async def test_only_named_cipher_suites_are_offered(authority: Authority, name: str) -> None:
     settings = TlsSettings(str(authority.issue("server")), cipher_suites=(name,))
-    async with Served(settings) as port:
-        connection, _ = await asyncio.to_thread(shake, port, authority.path)
+    async with TlsServer(settings) as port:
+        connection, _ = await asyncio.to_thread(shake_hands, port, authority.path)
         with connection:
             cipher = connection.cipher()
 
@@ -92,7 +94,9 @@ MODERN: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_
         ((JAVA_NAME, *MODERN), ("TLSv1_2", "TLSv1_3")),
     ],
 )
-def test_suites_limit_versions(authority: Authority, suites: tuple[str, ...], versions: tuple[str, str]) -> None:
+def test_cipher_suites_limit_tls_versions(
+    authority: Authority, suites: tuple[str, ...], versions: tuple[str, str]
+) -> None:
     made = tls.context(TlsSettings(str(authority.issue("server")), cipher_suites=suites))
 
     assert (made.minimum_version.name, made.maximum_version.name) == versions
@@ -112,7 +116,7 @@ def test_suites_limit_versions(authority: Authority, suites: tuple[str, ...], ve
         ("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
     ],
 )
-def test_suite_has_names_of_java_and_openssl(java: str, openssl: str) -> None:
+def test_cipher_suite_has_names_of_java_and_openssl(java: str, openssl: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     context.set_ciphers(tls.openssl_name(java))
@@ -136,14 +140,16 @@ def test_suite_has_names_of_java_and_openssl(java: str, openssl: str) -> None:
         ((f"{OPENSSL_NAME}:eNULL@SECLEVEL=0",), "eNULL"),
     ],
 )
-def test_unavailable_suites_are_refused(authority: Authority, suites: tuple[str, ...], message: str) -> None:
+def test_unavailable_cipher_suites_are_refused(authority: Authority, suites: tuple[str, ...], message: str) -> None:
     with pytest.raises(tls.TlsError, match=re.escape(message)):
         tls.context(TlsSettings(str(authority.issue("server")), cipher_suites=suites))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "suites"), [("TLSv1.3", (JAVA_NAME,)), ("TLSv1.2", MODERN)])
-def test_suites_of_disabled_version_are_refused(authority: Authority, protocol: str, suites: tuple[str, ...]) -> None:
+def test_cipher_suites_of_disabled_version_are_refused(
+    authority: Authority, protocol: str, suites: tuple[str, ...]
+) -> None:
     settings = TlsSettings(str(authority.issue("server")), protocols=frozenset({protocol}), cipher_suites=suites)
 
     with pytest.raises(tls.TlsError, match=r"ssl\.ciphersuites has no TLS 1\.\d suite"):
@@ -194,7 +200,7 @@ def test_key_not_matching_certificate_is_refused(authority: Authority) -> None:
         (b"", "contains no PEM certificate"),
     ],
 )
-def test_error_names_unusable_file(tmp_path: Path, content: bytes | None, problem: str) -> None:
+def test_error_names_unusable_certificate_file(tmp_path: Path, content: bytes | None, problem: str) -> None:
     path = tmp_path / "server.pem"
     if content is not None:
         path.write_bytes(content)
@@ -203,7 +209,7 @@ def test_error_names_unusable_file(tmp_path: Path, content: bytes | None, proble
         tls.context(TlsSettings(str(path)))
 
 
-def test_chain_ends_with_its_earliest_expiry(authority: Authority) -> None:
+def test_certificate_chain_ends_with_its_earliest_expiry(authority: Authority) -> None:
     path, between = authority.issue("server", days=30), authority.issue("between", days=3)
     alone = tls.context(TlsSettings(str(path))).certificate_ends
     path.write_text(path.read_text() + between.read_text().partition("-----BEGIN PRIVATE")[0])

@@ -1,4 +1,4 @@
-"""Turns of several connections: none occupies the server for long, and no request is lost, repeated or reordered.
+"""Turns of several connections: each turn is short, and no request is lost, repeated or reordered.
 
 Either turns are so short that each has only one request, or the server is so busy that all connections have to queue.
 """
@@ -43,7 +43,7 @@ TINY: Final = 1e-5
 @pytest.fixture(params=["tiny turns", "always busy"])
 def _busy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make turns tiny, and in one variant the server always busy, which makes all connections queue."""
-    monkeypatch.setattr("zoolet.server.net.protocol.SHORT_TURN", TINY)
+    monkeypatch.setattr("zoolet.server.net.protocol.SHORT_TURN_SECONDS", TINY)
     if request.param == "always busy":
         monkeypatch.setattr("zoolet.server.net.protocol.PAUSE", 1e12)
         monkeypatch.setattr("zoolet.server.net.protocol.BUSY", -1.0)
@@ -108,12 +108,12 @@ class Pipeline:
 
 
 def version_of(body: bytes) -> int:
-    """Return the version in the Stat of a reply; 0 for a reply to a create."""
+    """Return the version in the Stat of a reply, or 0 for a reply to a create."""
     return r.Stat.decode(body).version if len(body) == 68 else 0
 
 
-async def talk(client: StreamWire, pipeline: Pipeline, rng: Random) -> list[tuple[int, int]]:
-    """Send a pipeline in pieces, with pauses, while reading; return the replies in the form of ``expected``."""
+async def exchange_pipeline(client: StreamWire, pipeline: Pipeline, rng: Random) -> list[tuple[int, int]]:
+    """Send a pipeline in pieces with pauses while reading. Return the replies in the form of ``expected``."""
 
     async def send() -> None:
         for piece in pipeline.pieces(rng):
@@ -133,7 +133,7 @@ async def test_random_pipelines_get_expected_answers(dial: Dial, seed: int) -> N
     pipelines = [Pipeline(f"/n{number}", rng, 150) for number in range(5)]
 
     talks = zip(clients, pipelines, strict=True)
-    answers = await asyncio.gather(*(talk(client, pipeline, Random(seed)) for client, pipeline in talks))
+    answers = await asyncio.gather(*(exchange_pipeline(client, pipeline, Random(seed)) for client, pipeline in talks))
 
     assert answers == [pipeline.expected for pipeline in pipelines]
 
@@ -152,7 +152,7 @@ async def queued(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Queued:
     """A server that is always busy, and the connections that it has queued."""
     monkeypatch.setattr(protocol, "PAUSE", 1e12)
     monkeypatch.setattr(protocol, "BUSY", -1.0)
-    monkeypatch.setattr(protocol, "SHORT_TURN", 60.0)
+    monkeypatch.setattr(protocol, "SHORT_TURN_SECONDS", 60.0)
     live, queued = await serve(), []
     queue = live.daemon.connections.turns
     queue.seconds = 60.0
@@ -222,7 +222,7 @@ async def test_small_request_overtakes_many_heavy_requests() -> None:
     *many, modest = [StreamWire(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(21)]
     for client in (*many, modest):
         await client.shake_hands()
-        for xid in range(5):  # short turns, so the server serves the connection without a queue
+        for xid in range(5):  # short turns, after which the server serves this connection without queueing it
             client.send(exists(xid))
             await client.xids(1)
     for client in many:
@@ -270,7 +270,7 @@ async def test_half_closed_client_gets_all_answers(dial: Dial) -> None:
 
 async def test_half_closed_client_gets_no_more_events(dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
     watcher, other, *crowd = [await dial() for _ in range(12)]
-    for client in crowd:  # the watcher's disconnect is noticed before its turn
+    for client in crowd:  # delays the watcher's turn until its disconnect is noticed
         client.send(create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 20)))
     watcher.send(request(0, OpCode.ADD_WATCH, r.AddWatchRequest("/b", 0).encode()) * 2)
     watcher.end()
@@ -314,7 +314,7 @@ async def test_requests_after_session_end_are_not_done(daemon: Daemon, dial: Dia
     assert daemon.engine.tree.get("/late") is None
 
 
-async def test_client_crashing_in_queue_leaves_nothing(daemon: Daemon, dial: Dial) -> None:
+async def test_client_lost_while_waiting_for_turn_is_forgotten(daemon: Daemon, dial: Dial) -> None:
     crashing, other = await dial(), await dial()
     crashing.send(b"".join(create(xid, f"/n{xid}") for xid in range(2_000)))
     await until(lambda: daemon.connections.turns.queued)
@@ -350,7 +350,7 @@ async def test_four_letter_word_is_answered_on_busy_server(dial: Dial, word: byt
     assert await greedy.xids(300) == list(range(300))
 
 
-async def test_four_letter_word_in_pieces_is_answered(dial: Dial) -> None:
+async def test_four_letter_word_in_pieces_is_answered_on_busy_server(dial: Dial) -> None:
     asker = await dial(session=False)
 
     for letter in (b"r", b"u", b"o", b"k"):
@@ -360,7 +360,7 @@ async def test_four_letter_word_in_pieces_is_answered(dial: Dial) -> None:
     assert await asker.rest() == b"imok"
 
 
-async def test_events_precede_reply_for_queued_clients(dial: Dial) -> None:
+async def test_events_precede_reply_to_later_request(dial: Dial) -> None:
     watcher, writer = await dial(), await dial()
     watcher.send(request(1, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode()))
     await watcher.xids(1)
@@ -393,7 +393,7 @@ async def test_internal_error_closes_only_its_connection(
     assert "internal error" in caplog.text
 
 
-async def test_turn_of_a_nanosecond_makes_progress() -> None:
+async def test_requests_progress_despite_turns_of_a_nanosecond() -> None:
     clock = RealClock()
     daemon = make_daemon(make_engine(monotonic_ms=clock.read()[1]), clock, turn=1e-9)
     client = StreamWire(*await asyncio.open_connection("127.0.0.1", await daemon.start("127.0.0.1", 0)))
@@ -435,7 +435,7 @@ async def test_resumed_client_gets_all_replies_in_order(server: Server) -> None:
     await client.close()
 
 
-async def test_repeated_pauses_lose_and_repeat_nothing(server: Server) -> None:
+async def test_repeated_pauses_neither_lose_nor_repeat_replies(server: Server) -> None:
     client = StreamWire(*await asyncio.open_connection("127.0.0.1", server.port))
     welcome = await client.shake_hands()
     client.send(create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 300)))

@@ -74,7 +74,7 @@ async def test_socket_of_killed_server_is_replaced(daemon: Daemon, tmp_path: Pat
 
     with pytest.raises(OSError, match="in use"):
         await daemon.start_unix(path)
-    os.rename(path, f"{path}.kept")  # like the file of a killed server, which stays
+    os.rename(path, f"{path}.kept")  # as after a kill, which leaves the socket file
     await left.stop(gracefully=False)
     os.rename(f"{path}.kept", path)
     await daemon.start_unix(path)
@@ -83,7 +83,7 @@ async def test_socket_of_killed_server_is_replaced(daemon: Daemon, tmp_path: Pat
         await zk.create("/a", b"")
 
 
-async def test_socket_of_other_kind_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
+async def test_datagram_socket_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
     path = f"{tmp_path}/datagrams"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(path)
@@ -120,7 +120,7 @@ async def test_stop_keeps_socket_file_of_next_server(daemon: Daemon, tmp_path: P
     assert stat.S_ISSOCK(os.lstat(path).st_mode)
 
 
-async def test_any_number_of_clients_may_connect(tmp_path: Path) -> None:
+async def test_host_limit_does_not_apply_to_unix_socket(tmp_path: Path) -> None:
     path = f"{tmp_path}/zoolet.sock"
     daemon = assemble_daemon(ServerConfig(max_client_cnxns=1, whitelist=("*",)))
     await daemon.start_unix(path)
@@ -145,4 +145,4 @@ def test_path_of_unix_socket_may_contain_comma() -> None:
     (address,) = Hosts.parse("unix:/run/a,b.sock").addresses
 
     assert (address.path, str(address)) == ("/run/a,b.sock", "unix:/run/a,b.sock")
-    assert Hosts.parse("unix:2181").addresses[0].path == ""  # a host called unix
+    assert Hosts.parse("unix:2181").addresses[0].path == ""  # no path: here unix is the name of a host

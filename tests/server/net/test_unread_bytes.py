@@ -15,7 +15,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.settings import EngineSettings
 
 
-async def test_single_client_may_leave_large_reply_unread(serve: Serve) -> None:
+async def test_single_large_unread_reply_does_not_disconnect_client(serve: Serve) -> None:
     server = await serve(settings=EngineSettings(max_unread_bytes_total=1_000))
     server.make_node("/big", 8_000_000)
 
@@ -25,7 +25,7 @@ async def test_single_client_may_leave_large_reply_unread(serve: Serve) -> None:
     assert server.engine.metrics.refused["unread_of_all"] == 0
 
 
-async def test_non_reader_with_most_bytes_is_disconnected(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_with_most_unread_bytes_is_disconnected(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     server = await serve(settings=EngineSettings(max_unread_bytes_total=1_000_000))
     server.make_node("/big", 10_000_000)
     server.make_node("/small", 8_000_000)
@@ -42,7 +42,7 @@ async def test_non_reader_with_most_bytes_is_disconnected(serve: Serve, caplog: 
     assert server.engine.metrics.refused["unread_of_all"] == 1
 
 
-async def test_bytes_read_late_are_not_counted(serve: Serve) -> None:
+async def test_unread_bytes_are_not_counted_after_late_read(serve: Serve) -> None:
     server = await serve()
     server.make_node("/big", 8_000_000)
     client = await server.dial_without_reading(get(1, "/big"))

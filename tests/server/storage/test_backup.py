@@ -1,4 +1,4 @@
-"""A copy of a data directory: complete even while a server writes, cuts logs and purges, and usable by a server."""
+"""Copies of data directories are complete and usable, even while a server writes, cuts logs and purges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import BinaryIO
 import pytest
 from support.command import zoolet
 from support.daemon import DaemonProcess
-from support.stored import StoredServer, recovered
+from support.stored import StoredServer, recover_state
 
 from zoolet.__main__ import main
 from zoolet.cli import datadir
@@ -32,7 +32,7 @@ from zoolet.testing import Server
 
 
 @pytest.mark.slow
-def test_copy_of_running_server_is_complete(tmp_path: Path) -> None:
+def test_backup_of_running_server_is_complete(tmp_path: Path) -> None:
     options = ("--data-dir", str(tmp_path / "data"), "-DsnapCount=200", "-DpreAllocSize=64")
     with DaemonProcess(*options) as daemon, Client(daemon.hosts) as zk:
         acknowledged: list[str] = []
@@ -62,7 +62,7 @@ def test_copy_of_running_server_is_complete(tmp_path: Path) -> None:
         assert {path[1:] for path in acknowledged[: copies[-1][0]]} <= found
 
 
-def data_with(path: Path, logs: list[int]) -> Path:
+def write_data_dir(path: Path, logs: list[int]) -> Path:
     """Write a snapshot at zxid 5, and logs of two transactions each."""
     inner = path / "version-2"
     inner.mkdir(parents=True)
@@ -74,8 +74,8 @@ def data_with(path: Path, logs: list[int]) -> Path:
     return inner
 
 
-def test_copy_omits_logs_before_snapshot(tmp_path: Path) -> None:
-    inner = data_with(tmp_path / "data", logs=[])
+def test_backup_omits_logs_before_snapshot(tmp_path: Path) -> None:
+    inner = write_data_dir(tmp_path / "data", logs=[])
     for first, count in ((1, 4), (5, 3)):
         entries = [(0, 0, zxid, 5, -1, ErrorTxn(0)) for zxid in range(first, first + count)]
         (inner / f"log.{first:x}").write_bytes(encode_header() + encode_entries(entries))
@@ -86,13 +86,13 @@ def test_copy_omits_logs_before_snapshot(tmp_path: Path) -> None:
 
 
 def _data_with_a_commit_that_is_being_written(path: Path) -> None:
-    inner = data_with(path, logs=[])
+    inner = write_data_dir(path, logs=[])
     entries = [encode_entries([(0, 0, zxid, 5, -1, ErrorTxn(0))]) for zxid in (6, 7)]
     torn = entries[1][:-7].ljust(8192, b"\0")
     (inner / "log.6").write_bytes(encode_header() + entries[0] + torn)
 
 
-def test_copy_omits_unfinished_commit(tmp_path: Path) -> None:
+def test_backup_omits_unfinished_commit(tmp_path: Path) -> None:
     _data_with_a_commit_that_is_being_written(tmp_path / "data")
 
     made = back_up(tmp_path / "data", tmp_path / "copy")
@@ -102,7 +102,7 @@ def test_copy_omits_unfinished_commit(tmp_path: Path) -> None:
     assert back_up(tmp_path / "copy", tmp_path / "copy of the copy").left_out == 0
 
 
-def test_running_commit_is_not_reported_as_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commit_in_progress_is_not_reported_as_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _data_with_a_commit_that_is_being_written(tmp_path / "data")
 
     stopped = main(["datadir", "verify", str(tmp_path / "data")])
@@ -119,10 +119,10 @@ def test_running_commit_is_not_reported_as_damage(tmp_path: Path, capsys: pytest
     assert "1 transactions, 0x6 to 0x6; a server is writing this log" in capsys.readouterr().out
 
 
-def test_file_purged_during_verify_is_not_damage(
+def test_file_purged_during_verify_is_not_reported_as_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inner = data_with(tmp_path / "data", logs=[])
+    inner = write_data_dir(tmp_path / "data", logs=[])
     (inner / "snapshot.6").write_bytes((inner / "snapshot.5").read_bytes())
     read = datadir.read
 
@@ -138,7 +138,7 @@ def test_file_purged_during_verify_is_not_damage(
     assert f"{inner}/snapshot.5: deleted while this command ran" in capsys.readouterr().out
 
 
-def test_nonempty_target_is_refused(tmp_path: Path) -> None:
+def test_nonempty_backup_target_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data" / "version-2").mkdir(parents=True)
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "file").touch()
@@ -151,7 +151,7 @@ def test_nonempty_target_is_refused(tmp_path: Path) -> None:
             back_up(tmp_path / "data", tmp_path / "target")
 
 
-def test_target_among_files_of_server_is_refused(tmp_path: Path) -> None:
+def test_backup_target_inside_data_directory_is_refused(tmp_path: Path) -> None:
     with Server(data_dir=tmp_path / "data"):
         pass
 
@@ -159,7 +159,7 @@ def test_target_among_files_of_server_is_refused(tmp_path: Path) -> None:
         back_up(tmp_path / "data", tmp_path / "data" / "version-2" / "copy")
 
 
-def test_failed_copy_is_removed_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_backup_is_removed_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with DaemonProcess("--data-dir", str(tmp_path / "data")):
         pass
 
@@ -176,8 +176,8 @@ def test_failed_copy_is_removed_and_can_be_repeated(tmp_path: Path, monkeypatch:
     assert back_up(tmp_path / "data", tmp_path / "copy").nodes == 5
 
 
-def test_copy_restarts_after_purge_of_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data_with(tmp_path / "data", logs=[6])
+def test_backup_restarts_after_purge_of_listed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_data_dir(tmp_path / "data", logs=[6])
     real, asked = DataDir.logs_after, []
 
     def logs_after(self: DataDir, zxid: int) -> list[Path]:
@@ -190,8 +190,8 @@ def test_copy_restarts_after_purge_of_file(tmp_path: Path, monkeypatch: pytest.M
     assert asked[:2] == [5, 5]
 
 
-def test_file_purged_after_it_was_opened_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = data_with(tmp_path / "data", logs=[6, 8])
+def test_backup_copies_file_purged_after_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = write_data_dir(tmp_path / "data", logs=[6, 8])
     copy = backup._copy
 
     def purge_and_copy(file: BinaryIO, target: Path) -> None:
@@ -205,7 +205,7 @@ def test_file_purged_after_it_was_opened_is_copied(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("name", ["data", "data/version-2"])
-async def test_logs_in_another_directory_are_found(tmp_path: Path, name: str) -> None:
+async def test_backup_finds_logs_in_separate_directory(tmp_path: Path, name: str) -> None:
     async with StoredServer(tmp_path / "data", log_dir=str(tmp_path / "logs")) as server:
         async with AsyncClient(server.hosts) as client:
             await client.create("/a", b"")
@@ -213,11 +213,11 @@ async def test_logs_in_another_directory_are_found(tmp_path: Path, name: str) ->
             engine, _, _ = datadir._recover(lambda: DataDir.find(tmp_path / name))
 
     assert engine.tree.get("/a") is not None
-    assert recovered(tmp_path / "copy").tree.get("/a") is not None
+    assert recover_state(tmp_path / "copy").tree.get("/a") is not None
 
 
-def test_copy_has_newest_snapshot_that_is_usable(tmp_path: Path) -> None:
-    inner = data_with(tmp_path / "data", logs=[6])
+def test_backup_has_newest_usable_snapshot(tmp_path: Path) -> None:
+    inner = write_data_dir(tmp_path / "data", logs=[6])
     (inner / "snapshot.7").write_bytes(b"damaged")
 
     back_up(tmp_path / "data", tmp_path / "copy")
@@ -227,7 +227,7 @@ def test_copy_has_newest_snapshot_that_is_usable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", [1, 2, "rename"])
 def test_unfinished_backup_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], step: int | str) -> None:
-    data_with(tmp_path / "data", logs=[6])
+    write_data_dir(tmp_path / "data", logs=[6])
     program = f"""
 import os, signal, sys
 from pathlib import Path
@@ -264,7 +264,7 @@ backup.back_up(Path({str(tmp_path / "data")!r}), Path({str(tmp_path / "copy")!r}
     assert list((tmp_path / "copy").rglob("*")) == before
 
 
-def test_key_of_passwords_is_copied_with_files(tmp_path: Path) -> None:
+def test_backup_contains_key_of_session_passwords(tmp_path: Path) -> None:
     with DaemonProcess("--data-dir", str(tmp_path / "data"), "-Dzoolet.keyedPasswords=true"):
         pass
 
@@ -286,7 +286,7 @@ def test_backup_command_reports_its_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_names_of_copy_survive_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_files_in_backup_survive_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(Disk, "sync_folder", lambda self, path: synced.append(path))
     with DaemonProcess("--data-dir", str(tmp_path / "data")) as daemon, Client(daemon.hosts) as zk:
@@ -298,7 +298,7 @@ def test_names_of_copy_survive_power_loss(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_copy_leaves_no_file_open(tmp_path: Path) -> None:
+def test_backup_closes_every_file(tmp_path: Path) -> None:
     with DaemonProcess("--data-dir", str(tmp_path / "data")) as daemon, Client(daemon.hosts) as zk:
         zk.create("/a")
     before = len(os.listdir("/proc/self/fd"))

@@ -10,7 +10,14 @@ from typing import ClassVar
 
 import pytest
 from support.effort import effort
-from support.stored import WRITES, StoredServer, files_with, recover_leniently, recovered, writes_in
+from support.stored import (
+    WRITE_COUNT,
+    StoredServer,
+    count_writes,
+    recover_leniently,
+    recover_state,
+    write_snapshot_and_log,
+)
 
 from zoolet.client import Client, acl
 from zoolet.protocol.records import Stat
@@ -20,7 +27,7 @@ from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.lock import DirectoryLock
-from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode, encode_growing, parse
+from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode, encode_changing, parse
 from zoolet.server.storage.txnlog import Log, encode_header
 from zoolet.testing.state.clock import ManualClock
 
@@ -31,7 +38,7 @@ def files_in(folder: Path) -> dict[Path, bytes]:
 
 
 async def test_flipped_byte_before_last_entry_is_refused(tmp_path: Path) -> None:
-    _, log = await files_with(tmp_path, preallocated=4)
+    _, log = await write_snapshot_and_log(tmp_path, preallocated=4)
     whole = log.read_bytes()
     counts, refused = set(), 0
     for at in range(16, len(whole), effort(3, 1)):
@@ -46,30 +53,30 @@ async def test_flipped_byte_before_last_entry_is_refused(tmp_path: Path) -> None
         assert at > whole.index(b"/n5") - 60
         assert result.problems, at
         assert all(str(log) in problem for problem in result.problems)
-        counts.add(writes_in(engine))
-    assert counts == {WRITES - 1, WRITES}
+        counts.add(count_writes(engine))
+    assert counts == {WRITE_COUNT - 1, WRITE_COUNT}
     assert refused > 5 * 60 // effort(3, 1)
 
 
 async def test_truncated_log_keeps_preceding_transactions(tmp_path: Path) -> None:
-    _, log = await files_with(tmp_path)
+    _, log = await write_snapshot_and_log(tmp_path)
     whole = log.read_bytes()
     counts = []
     for size in range(1, len(whole) + 1):
         log.write_bytes(whole[:size])
-        counts.append(writes_in(recover_leniently(tmp_path)[0]))
+        counts.append(count_writes(recover_leniently(tmp_path)[0]))
     assert counts == sorted(counts)
-    assert (counts[0], counts[-1]) == (0, WRITES)
+    assert (counts[0], counts[-1]) == (0, WRITE_COUNT)
 
 
 @pytest.mark.parametrize("content", [b"", b"ZK", bytes(16), bytes(70_000)], ids=["empty", "cut", "zeros", "reserved"])
 async def test_last_log_without_entries_is_accepted(tmp_path: Path, content: bytes) -> None:
-    _, log = await files_with(tmp_path)
+    _, log = await write_snapshot_and_log(tmp_path)
     last = log.with_name(f"log.{max(Log.open(log).zxids()) + 1:x}")
     last.write_bytes(content)
 
     async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
-        assert writes_in(server.engine) == WRITES
+        assert count_writes(server.engine) == WRITE_COUNT
         await client.create("/later")
     engine, result = recover_leniently(tmp_path)
 
@@ -78,22 +85,22 @@ async def test_last_log_without_entries_is_accepted(tmp_path: Path, content: byt
 
 
 async def test_damaged_header_of_log_loses_no_transaction(tmp_path: Path) -> None:
-    _, log = await files_with(tmp_path)
+    _, log = await write_snapshot_and_log(tmp_path)
     whole = log.read_bytes()
     for at in range(16):
         log.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
 
         engine, result = recover_leniently(tmp_path)
 
-        assert (writes_in(engine), result.problems) == (WRITES, [])
+        assert (count_writes(engine), result.problems) == (WRITE_COUNT, [])
 
 
 async def test_older_snapshot_replaces_damaged_one(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
-        for number in range(WRITES - 1):
+        for number in range(WRITE_COUNT - 1):
             await client.create(f"/n{number}", b"data")
         await server.store.snapshot_soon()
-        await client.create(f"/n{WRITES - 1}", b"data")
+        await client.create(f"/n{WRITE_COUNT - 1}", b"data")
     newest = next(iter(DataDir.find(tmp_path).snapshots.values()))
     whole = newest.read_bytes()
     for at in range(len(whole)):
@@ -104,19 +111,19 @@ async def test_older_snapshot_replaces_damaged_one(tmp_path: Path) -> None:
 
             if result.problems:
                 assert str(newest) in result.problems[0]
-            else:  # it ends after a seal, like files of releases without the later sections
+            else:  # undetectable: the rest ends after a seal, like files of releases without the later sections
                 assert damaged in (whole[:-54], whole[:-21])
-            assert writes_in(engine) == WRITES
+            assert count_writes(engine) == WRITE_COUNT
 
 
 async def test_server_keeps_unused_files_and_reuses_no_zxid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    _, log = await files_with(tmp_path)
+    _, log = await write_snapshot_and_log(tmp_path)
     whole = log.read_bytes()
     at = whole.index(b"/n5")
     log.write_bytes(whole[:at] + b"/x5" + whole[at + 3 :])
-    zxid = recovered(tmp_path).zxid
+    zxid = recover_state(tmp_path).zxid
 
-    for _ in range(2):  # the second start has nothing to report
+    for _ in range(2):  # twice, because only the first start reports the damage
         async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
             assert await client.children("/") == ["zookeeper", "n0", "n1", "n2", "n3", "n4"]
             assert server.engine.zxid >> 32 > zxid >> 32
@@ -126,8 +133,8 @@ async def test_server_keeps_unused_files_and_reuses_no_zxid(tmp_path: Path, capl
     assert caplog.text.count("bytes after it are ignored") == 1
 
 
-async def test_damaged_log_before_others_is_refused(tmp_path: Path) -> None:
-    _, log = await files_with(tmp_path)
+async def test_damaged_log_before_later_logs_is_refused(tmp_path: Path) -> None:
+    _, log = await write_snapshot_and_log(tmp_path)
     async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
         await client.create("/later", b"")
     for path in list(DataDir.find(tmp_path).snapshots.values())[:-1]:
@@ -142,8 +149,8 @@ async def test_damaged_log_before_others_is_refused(tmp_path: Path) -> None:
     assert files_in(tmp_path) == before
 
 
-async def test_missing_log_between_others_is_refused(tmp_path: Path) -> None:
-    await files_with(tmp_path)
+async def test_missing_log_between_two_logs_is_refused(tmp_path: Path) -> None:
+    await write_snapshot_and_log(tmp_path)
     for name in ("/second", "/third"):
         async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
             await client.create(name, b"")
@@ -158,7 +165,7 @@ async def test_missing_log_between_others_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["short", "zeros", "header"])
 async def test_incomplete_earlier_log_is_refused(tmp_path: Path, damage: str) -> None:
-    _, log = await files_with(tmp_path)
+    _, log = await write_snapshot_and_log(tmp_path)
     async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
         await client.create("/second", b"")
     for path in list(DataDir.find(tmp_path).snapshots.values())[:-1]:
@@ -173,7 +180,7 @@ async def test_incomplete_earlier_log_is_refused(tmp_path: Path, damage: str) ->
     assert (f"{log.name}: the log ends at byte" in str(refusal.value)) is (damage != "header")
 
 
-def test_negative_session_id_owns_its_nodes(tmp_path: Path) -> None:
+def test_negative_session_id_may_own_nodes(tmp_path: Path) -> None:
     owner = -(0x38 << 56) + 5  # 0xc800000000000005
     root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 1, 0, 0, 0)
     node = StoredNode("/e", b"", -1, 1, 1, 0, 0, 0, 0, 0, owner, 1)
@@ -188,9 +195,9 @@ def test_negative_session_id_owns_its_nodes(tmp_path: Path) -> None:
     assert engine.tree.get("/e") is None
 
 
-async def test_complete_unknown_transaction_is_refused(tmp_path: Path) -> None:
-    _, log = await files_with(tmp_path)
-    body = struct.pack(">qiqqi", 0, 0, recovered(tmp_path).zxid + 1, 0, 99)
+async def test_complete_transaction_of_unknown_type_is_refused(tmp_path: Path) -> None:
+    _, log = await write_snapshot_and_log(tmp_path)
+    body = struct.pack(">qiqqi", 0, 0, recover_state(tmp_path).zxid + 1, 0, 99)
     log.write_bytes(log.read_bytes() + struct.pack(">qi", zlib.adler32(body), len(body)) + body + b"B")
 
     with pytest.raises(StorageError, match="unknown transaction type 99"):
@@ -198,16 +205,16 @@ async def test_complete_unknown_transaction_is_refused(tmp_path: Path) -> None:
 
 
 async def test_version_and_database_of_log_are_ignored(tmp_path: Path) -> None:  # like in ZooKeeper
-    _, log = await files_with(tmp_path)
+    _, log = await write_snapshot_and_log(tmp_path)
     log.write_bytes(b"ZKLG" + struct.pack(">iq", 3, 5) + log.read_bytes()[16:])
 
     engine, result = recover_leniently(tmp_path)
 
-    assert (writes_in(engine), result.problems) == (WRITES, [])
+    assert (count_writes(engine), result.problems) == (WRITE_COUNT, [])
 
 
-async def test_zxids_may_be_left_out_within_a_file(tmp_path: Path) -> None:  # 3.8.0 skips one for a malformed multi
-    _, log = await files_with(tmp_path)
+async def test_zxid_may_be_missing_within_a_log(tmp_path: Path) -> None:  # 3.8.0 skips one for a malformed multi
+    _, log = await write_snapshot_and_log(tmp_path)
     whole, at = log.read_bytes(), [found.start() for found in re.finditer(b"/n", log.read_bytes())]
     size = at[3] - at[2]
     begin = next(start for start in range(at[2] - 60, at[2]) if whole[start - 1 : start + 4] == b"B\0\0\0\0")
@@ -226,15 +233,15 @@ async def test_snapshot_ahead_of_logs_is_not_used(tmp_path: Path) -> None:
             await client.create(path, b"1")
         older = server.engine.zxid
         await client.set("/a", b"2")
-        fuzzy = Snapshot(older, live.take_snapshot(server.engine).nodes)  # it already contains the set
+        fuzzy = Snapshot(older, live.take_snapshot(server.engine).nodes)  # the fuzzy snapshot already contains the set
         whole = next(path for path in (tmp_path / "version-2").glob("log.*"))
         before = whole.read_bytes()
     assert b"set" not in before
     (tmp_path / "version-2" / f"snapshot.{older:x}").write_bytes(b"".join(encode(fuzzy)))
-    assert recovered(tmp_path).tree.find("/a").data == b"2"
+    assert recover_state(tmp_path).tree.find("/a").data == b"2"
     log = Log.open(whole)
     ends = [log.end for _ in log]
-    whole.write_bytes(before[: ends[2]])  # without the set
+    whole.write_bytes(before[: ends[2]])  # the log ends before the set that the snapshot contains
     whole.with_name("zoolet.lock").write_text("pid 1\n")
 
     async with StoredServer(tmp_path) as server:
@@ -247,7 +254,7 @@ async def test_snapshot_with_log_cut_before_it_is_not_used(tmp_path: Path, kept:
     async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
         await client.create("/a", b"")
         tables = live.snapshot_tables(server.engine)
-        pieces = encode_growing(tables, live.snapshot_nodes(server.engine.tree, tables), lambda: server.engine.zxid)
+        pieces = encode_changing(tables, live.snapshot_nodes(server.engine.tree, tables), lambda: server.engine.zxid)
         data = next(pieces)
         await client.set_acl("/a", acl.READ_ONLY)  # visible only in the table of lists, not in the zxid of a node
         data += b"".join(pieces)
@@ -266,13 +273,13 @@ async def test_snapshot_with_log_cut_before_it_is_not_used(tmp_path: Path, kept:
 
 
 @pytest.mark.parametrize("name", ["snapshot.5", "log.5"])
-def test_directory_with_name_of_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_directory_named_like_log_or_snapshot_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "version-2" / name).mkdir(parents=True)
     with pytest.raises(StorageError, match=f"expected a {name.removesuffix('.5')} file, found a directory"):
         DataDir.find(tmp_path)
 
 
-def test_transaction_lookalikes_are_not_all_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_for_entries_after_damage_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(txnlog, "MAX_CHECKED", 1 << 20)
     size = 1 << 16
     many = b"".join(struct.pack(">qi", 0x1234, size // 2) for _ in range(size // 12))  # like entries
@@ -282,7 +289,7 @@ def test_transaction_lookalikes_are_not_all_checked(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", ["snapshot.7fffffffffffffff", "snapshot.ffffffffffffffff"])
-def test_zxid_without_room_above_is_refused(tmp_path: Path, name: str) -> None:
+def test_highest_zxids_in_file_name_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "version-2").mkdir()
     (tmp_path / "version-2" / name).write_bytes(b"")
     with pytest.raises(StorageError, match="is too high"):
@@ -319,7 +326,7 @@ async def test_flipped_bit_is_noticed_at_any_place_in_sector(tmp_path: Path, pla
         recover_leniently(tmp_path)
 
 
-def test_lock_file_is_never_empty_and_empty_is_unclean(tmp_path: Path) -> None:
+def test_empty_lock_file_counts_as_unclean_stop(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path)
     assert lock.was_clean
     lock.note_clean_end(5, 7)
@@ -346,7 +353,7 @@ async def growing_snapshot(folder: Path) -> tuple[Path, int]:
         await client.create("/a", b"")
         for number in range(2000):  # more than is encoded in one step
             await client.create(f"/n{number}", b"x" * 200)
-        while True:  # a change may come too late for the snapshot
+        while True:  # repeat, because a change may come too late for the snapshot
             writing = server.store.snapshot_soon()
             while not writing.done():
                 await client.set_acl("/n1999", acl.OPEN)
@@ -376,14 +383,14 @@ async def test_snapshot_restored_next_to_older_log_is_used(tmp_path: Path) -> No
     (inner / path.name).write_bytes(path.read_bytes())
     (inner / "zoolet.lock").unlink()
 
-    assert recovered(tmp_path / "to").tree.get("/n0") is not None
+    assert recover_state(tmp_path / "to").tree.get("/n0") is not None
 
 
-def test_missing_changes_seen_by_snapshot_are_reported(tmp_path: Path) -> None:
+def test_missing_transactions_seen_by_snapshot_are_reported(tmp_path: Path) -> None:
     root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 1, 0, 0, 0)
     inner = tmp_path / "version-2"
     inner.mkdir()
-    growing = encode_growing(Snapshot((1 << 32) + 3, []), [root], lambda: (1 << 32) + 6)
+    growing = encode_changing(Snapshot((1 << 32) + 3, []), [root], lambda: (1 << 32) + 6)
     (inner / "snapshot.100000003").write_bytes(b"".join(growing))
     for zxid in ((1 << 32) + 4, (2 << 32) + 1):
         entry = txnlog.encode([(0, 0, zxid, 5, -1, ErrorTxn(0))])
@@ -394,7 +401,7 @@ def test_missing_changes_seen_by_snapshot_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("checksum", "length"), [(5, 0), (0, 7)])
-def test_only_zeros_count_as_reserved_space(checksum: int, length: int) -> None:
+def test_only_zeros_in_log_count_as_reserved_space(checksum: int, length: int) -> None:
     log = Log(txnlog.encode_header() + struct.pack(">qi", checksum, length) + bytes(40))
 
     assert list(log) == []

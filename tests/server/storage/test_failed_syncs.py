@@ -1,4 +1,4 @@
-"""Failed syncs: files that depend on unsynced data do not count, and each file is closed once."""
+"""Failed syncs: snapshots that depend on unsynced data are discarded, and each file is closed once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from support.stored import FullDisk, GatedDisk, SlowDisk, StoredServer, client_of
+from support.stored import FullDisk, GatedDisk, SlowDisk, StoredServer, connect_client
 from support.waiting import DEADLINE_S, until
 
 from zoolet.protocol.errors import ZooKeeperError
@@ -55,7 +55,7 @@ async def test_unsynced_log_is_replaced_by_snapshot(tmp_path: Path, during: str)
     disk = BadLog()
     disk.may_sync.set()
     async with StoredServer(tmp_path, disk, fsync="interval") as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"")
         suspect = server.store._log
         disk.syncs_snapshot.clear()
@@ -86,11 +86,11 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @pytest.mark.parametrize("snapshot_fails", [False, True])
-async def test_snapshot_needing_unsynced_log_does_not_count(tmp_path: Path, snapshot_fails: bool) -> None:
+async def test_snapshot_needing_unsynced_log_is_discarded(tmp_path: Path, snapshot_fails: bool) -> None:
     disk = BadLog()
     disk.may_sync.set()
     async with StoredServer(tmp_path, disk, fsync="interval") as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"")
         await server.store.snapshot_written()
         disk.syncs_snapshot.clear()
@@ -98,7 +98,7 @@ async def test_snapshot_needing_unsynced_log_does_not_count(tmp_path: Path, snap
         begun = server.engine.zxid
         server.store.snapshot_soon()
         await until(disk.syncs_snapshot.is_set)
-        await client.set("/a", b"1")  # the new log has been started
+        await client.set("/a", b"1")  # answered, so the new log has been started
         disk.fails = True
         await client.set("/a", b"2")
         await until(lambda: server.store.doubtful_zxid > begun)
@@ -114,11 +114,11 @@ async def test_snapshot_needing_unsynced_log_does_not_count(tmp_path: Path, snap
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-async def test_snapshot_replaces_log_failing_write_and_sync(tmp_path: Path) -> None:
+async def test_log_is_replaced_by_snapshot_after_write_and_sync_fail(tmp_path: Path) -> None:
     disk = BadLog()
     disk.may_sync.set()
     async with StoredServer(tmp_path, disk, fsync="interval") as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"")
         await server.store.snapshot_written()
         disk.fails_write = True
@@ -174,7 +174,7 @@ async def test_stop_during_sync_closes_each_file_once(tmp_path: Path, monkeypatc
     monkeypatch.setattr(group_commit, "RETRY", 0.01)
     disk = StrictDisk()
     async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a")
         disk.may_sync.clear()
         pending = client.set("/a", b"1")
@@ -191,7 +191,7 @@ async def test_stop_does_not_wait_for_unfinishable_snapshot(tmp_path: Path, monk
     monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.05)
     disk = GatedDisk(tmp_path)
     async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a")
         await server.store.snapshot_written()
         before = dict(disk.arrived)
@@ -212,7 +212,7 @@ async def test_stop_does_not_wait_for_unfinishable_snapshot(tmp_path: Path, monk
 async def test_failed_sync_at_stop_makes_stop_unclean(tmp_path: Path, fsync: str) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk, fsync=fsync) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a")
         await server.store.snapshot_written()
         await client.set("/a", b"1")
@@ -245,7 +245,7 @@ async def test_full_log_with_failed_last_sync_is_closed_once(
 
     disk = Limited()
     async with StoredServer(tmp_path, disk, preallocated=0, fsync=fsync) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a")
         for _ in range(12):
             await client.set("/a", bytes(4000))
@@ -260,7 +260,7 @@ async def test_stop_after_timeout_logs_no_errors(
     monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.02)
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a")
         await server.store.snapshot_written()
         disk.may_sync.clear()

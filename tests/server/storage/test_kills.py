@@ -21,7 +21,7 @@ import pytest
 from support.apache import free_port
 from support.apache_loader import ApacheLoader
 from support.daemon import SERVE, DaemonProcess
-from support.stored import recovered
+from support.stored import recover_state
 from support.waiting import DEADLINE_S
 
 from zoolet.protocol import records as r
@@ -46,7 +46,7 @@ def request(writer: int, number: int) -> tuple[OpCode, r.CreateRequest | r.Delet
     return OpCode.CREATE, r.CreateRequest(path, bytes(100), OPEN_ACL_UNSAFE, CreateMode.PERSISTENT)
 
 
-def model(writer: int, count: int) -> set[str]:
+def nodes_after(writer: int, count: int) -> set[str]:
     """Return the nodes that exist after the first *count* writes."""
     early = {f"/w{writer}-{number}x" for number in range(min(count // 2, ALIVE))}
     deleted = max(0, count // 2 - ALIVE)
@@ -54,7 +54,7 @@ def model(writer: int, count: int) -> set[str]:
 
 
 class Writer(threading.Thread):
-    """Makes a sequence of writes, several of them in flight, in one session that survives the servers.
+    """A client that makes a sequence of writes, several in flight, in one session that survives the servers.
 
     Args:
         number: Number of the writer, which is part of its paths.
@@ -108,7 +108,7 @@ class Writer(threading.Thread):
                 self.most = max(self.most, self.sent)
                 link.sendall(frame(r.RequestHeader(self.sent, op).encode() + body.encode()))
             header, _ = r.ReplyHeader.read_from(self._frame(stream), 0, 16)
-            if header.err not in (0, -101, -110):  # it may have been executed before the server was killed
+            if header.err not in (0, -101, -110):  # a repeated write may have been executed before the kill
                 self.unexpected.append(f"/w{self.number}-{self.acknowledged}: {header.err}")
             self.acknowledged += 1
 
@@ -149,12 +149,12 @@ def _kill_again_and_again(tmp_path: Path, work: Path, loaders: list[ApacheLoader
         acknowledged = [writer.acknowledged for writer in writers]
         server.process.send_signal(signal.SIGTERM if turn % 5 == 4 else signal.SIGKILL)
         server.process.communicate()
-        engine = recovered(tmp_path)
+        engine = recover_state(tmp_path)
         for loader in loaders:  # Apache starts with the remaining files, and sees the same nodes
             assert loader.load(tmp_path, work) == sum(1 for _ in engine.tree.walk())
         for writer, count in zip(writers, acknowledged, strict=True):
             names = {path for path, _ in engine.tree.walk() if path.startswith(f"/w{writer.number}-")}
-            assert any(names == model(writer.number, done) for done in range(count, writer.most + 1))
+            assert any(names == nodes_after(writer.number, done) for done in range(count, writer.most + 1))
             assert not count or engine.tree.get(f"/mine{writer.number}") is not None
     for writer in writers:
         writer.stopping = True

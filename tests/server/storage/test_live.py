@@ -11,7 +11,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from support.stored import FullDisk, GatedDisk, RememberingDisk, SlowDisk, StoredServer, client_of, recovered, state_of
+from support.stored import (
+    FullDisk,
+    GatedDisk,
+    RememberingDisk,
+    SlowDisk,
+    StoredServer,
+    connect_client,
+    persistent_state,
+    recover_state,
+)
 from support.waiting import until
 
 from zoolet.client import Client
@@ -29,45 +38,45 @@ from zoolet.server.storage.snapshot import StoredNode
 
 async def test_snapshots_are_written_while_tree_changes(tmp_path: Path) -> None:
     async with StoredServer(tmp_path, snap_count=50) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         for number in range(400):
             await client.create(f"/n{number % 40}-{number}", bytes(100))
             if number >= 40 and number % 3 == 0:
                 await client.delete(f"/n{(number - 40) % 40}-{number - 40}")
         await server.store.snapshot_written()
-        expected = state_of(server.engine)
+        expected = persistent_state(server.engine)
         # The next log exists without a name if nothing was written after the start of the last snapshot.
         names = sorted(path.name for path in (tmp_path / "version-2").iterdir() if path.suffix != ".tmp")
         await client.aclose()
         snapshots = [name for name in names if name.startswith("snapshot.")]
         assert len(snapshots) == 3
-        assert len(names) <= 8  # with four logs and the lock
+        assert len(names) <= 8  # three snapshots, up to four logs and the lock
         # Each kept snapshot leads to the same state; the oldest one needs the most of the log.
         for name in reversed(snapshots):
-            assert state_of(recovered(tmp_path))["nodes"] == expected["nodes"]
+            assert persistent_state(recover_state(tmp_path))["nodes"] == expected["nodes"]
             (tmp_path / "version-2" / name).unlink()
 
 
-async def test_failing_snapshot_is_reported_and_harmless(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_snapshot_is_logged_and_writes_continue(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"")
         disk.writes = False
         await server.store.snapshot_soon()
         disk.writes = True
         assert re.search(r"could not write the snapshot of zxid 0x\S+: \[Errno 28\]", caplog.text)
         await client.create("/b", b"")
-        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        assert persistent_state(recover_state(tmp_path)) == persistent_state(server.engine)
         await client.aclose()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @pytest.mark.parametrize("fsync", ["always", "interval", "never"])
-async def test_snapshot_counts_once_its_changes_are_on_disk(tmp_path: Path, fsync: str) -> None:
+async def test_snapshot_is_renamed_after_its_changes_are_on_disk(tmp_path: Path, fsync: str) -> None:
     disk = GatedDisk(tmp_path)
     async with StoredServer(tmp_path, disk, fsync=fsync) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"old")
         await server.store.snapshot_written()
         before, syncs = len(disk.steps), disk.arrived["snapshot"]
@@ -92,7 +101,7 @@ async def test_snapshot_counts_once_its_changes_are_on_disk(tmp_path: Path, fsyn
 
 async def test_recovered_log_is_synced_before_first_rename(tmp_path: Path) -> None:
     async with StoredServer(tmp_path, fsync="never") as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a")
         copy = shutil.copytree(tmp_path, tmp_path.parent / "killed")
         await client.aclose()
@@ -106,7 +115,7 @@ async def test_recovered_log_is_synced_before_first_rename(tmp_path: Path) -> No
 
 def test_growing_snapshot_has_no_digest() -> None:
     tables = live.snapshot_tables(Engine(build().settings, rng=Random(0)))
-    data = b"".join(snapshots.encode_growing(tables, [StoredNode("", b"", -1, *([0] * 9))], lambda: tables.zxid))
+    data = b"".join(snapshots.encode_changing(tables, [StoredNode("", b"", -1, *([0] * 9))], lambda: tables.zxid))
 
     assert snapshots.parse(data, tables.zxid).digest is None
 
@@ -115,7 +124,7 @@ async def test_start_with_transactions_writes_snapshot(tmp_path: Path) -> None:
     for expected in (False, True, True):
         async with StoredServer(tmp_path) as server:
             assert (server.store.snapshots.task is not None) is expected
-            client = await client_of(server)
+            client = await connect_client(server)
             await client.aclose()
 
 
@@ -141,7 +150,7 @@ def test_growing_snapshot_omits_newer_nodes_and_lists() -> None:
 async def test_snapshots_are_written_under_constant_load(tmp_path: Path) -> None:
     disk = SlowDisk(seconds=0.002)
     async with StoredServer(tmp_path, disk, snap_count=20) as server:
-        clients = [await client_of(server) for _ in range(4)]
+        clients = [await connect_client(server) for _ in range(4)]
         await clients[0].create("/a", b"")
         running = True
 
@@ -159,10 +168,12 @@ async def test_snapshots_are_written_under_constant_load(tmp_path: Path) -> None
             await client.aclose()
 
 
-async def test_snapshot_does_not_take_space_of_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_snapshot_fails_before_it_takes_disk_space_of_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"")
         disk.reserves = False  # nearly full: the next log cannot be reserved
         await server.store.snapshot_soon()
@@ -175,27 +186,27 @@ async def test_snapshot_does_not_take_space_of_log(tmp_path: Path, caplog: pytes
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-async def test_snapshot_of_changing_tree_and_log_give_state(tmp_path: Path, seed: int) -> None:
+async def test_snapshot_of_changing_tree_with_log_restores_state(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     async with StoredServer(tmp_path) as server:
-        clients = [await client_of(server) for _ in range(2)]
+        clients = [await connect_client(server) for _ in range(2)]
         changes = Changes(server, clients, random)
         for _ in range(40):
             await changes.make_one()
         tables = live.snapshot_tables(server.engine)
         data = b""
-        for piece in snapshots.encode_growing(
+        for piece in snapshots.encode_changing(
             tables, live.snapshot_nodes(server.engine.tree, tables), lambda: server.engine.zxid
         ):
             data += piece
             for _ in range(random.choice((0, 0, 1, 3))):
                 await changes.make_one()
-        expected = state_of(server.engine)
+        expected = persistent_state(server.engine)
         for path in DataDir.find(tmp_path).snapshots.values():
             path.unlink()
         (tmp_path / "version-2" / f"snapshot.{tables.zxid:x}").write_bytes(data)
 
-        assert state_of(recovered(tmp_path)) == expected
+        assert persistent_state(recover_state(tmp_path)) == expected
         for client in clients:
             await client.aclose()
 

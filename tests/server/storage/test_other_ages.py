@@ -9,7 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
-from support.stored import WRITES, StoredServer, created, files_with, recover_leniently, recovered, write_log, writes_in
+from support.stored import (
+    WRITE_COUNT,
+    StoredServer,
+    count_writes,
+    create_transaction,
+    recover_leniently,
+    recover_state,
+    write_log,
+    write_snapshot_and_log,
+)
 
 from zoolet.client import Client
 from zoolet.protocol.txns import ErrorTxn, SetDataTxn
@@ -27,17 +36,17 @@ from zoolet.server.storage.txnlog import Log, encode_header
 async def logs_around_snapshot(folder: Path) -> tuple[Path, Path]:
     """Write a log, a snapshot, and a log that starts after it; return the logs."""
     async with StoredServer(folder, preallocated=0) as server, Client(server.hosts, timeout=20.0) as client:
-        for number in range(WRITES // 2):
+        for number in range(WRITE_COUNT // 2):
             await client.create(f"/n{number}", b"data")
         await server.store.snapshot_soon()
-        for number in range(WRITES // 2, WRITES):
+        for number in range(WRITE_COUNT // 2, WRITE_COUNT):
             await client.create(f"/n{number}", b"data")
     (folder / "version-2" / "zoolet.lock").write_text("pid 1\n")
     before, after = DataDir.find(folder).logs.values()
     return before, after
 
 
-async def test_log_before_snapshot_is_not_needed(tmp_path: Path) -> None:
+async def test_damaged_log_before_snapshot_is_not_needed(tmp_path: Path) -> None:
     before, _ = await logs_around_snapshot(tmp_path)
     whole = before.read_bytes()
     for damaged in (b"", whole[:40], whole.replace(b"/n1", b"/x1"), b"dear"):
@@ -45,7 +54,7 @@ async def test_log_before_snapshot_is_not_needed(tmp_path: Path) -> None:
 
         engine, result = recover_leniently(tmp_path)
 
-        assert (writes_in(engine), result.problems) == (WRITES, [])
+        assert (count_writes(engine), result.problems) == (WRITE_COUNT, [])
 
 
 async def test_damage_before_snapshot_within_log_is_skipped(tmp_path: Path) -> None:
@@ -58,7 +67,7 @@ async def test_damage_before_snapshot_within_log_is_skipped(tmp_path: Path) -> N
     for at in range(16, known):
         before.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
         directory = DataDir.find(tmp_path)
-        assert writes_in(recovered(directory)) == WRITES
+        assert count_writes(recover_state(directory)) == WRITE_COUNT
         assert "no transaction is lost" in directory.notes[0]
     for at in (known + 40, known + 90):
         before.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
@@ -80,7 +89,7 @@ def test_transaction_inside_data_is_not_read_as_entry() -> None:
 
 
 def test_covered_unknown_transaction_is_skipped() -> None:
-    unknown = bytearray(encode_header() + txnlog.encode([(1, 1, 8, 1, 99, ErrorTxn(0))]) + created(9))
+    unknown = bytearray(encode_header() + txnlog.encode([(1, 1, 8, 1, 99, ErrorTxn(0))]) + create_transaction(9))
 
     assert [entry.header.zxid for entry in Log(bytes(unknown), "log", known=8)] == [9]
     with pytest.raises(StorageError, match="unknown transaction type 99"):
@@ -103,7 +112,7 @@ def test_search_for_transactions_in_damage_is_limited(tmp_path: Path) -> None:
 # --- other ages ---
 
 
-async def test_logs_without_snapshot_start_if_trusted(tmp_path: Path) -> None:
+async def test_server_starts_from_logs_without_snapshot_if_trusted(tmp_path: Path) -> None:
     write_log(tmp_path / "version-2", 1, 3)
 
     with pytest.raises(StorageError, match=r"set -Dsnapshot\.trust\.empty=true$"):
@@ -121,7 +130,7 @@ def test_trusted_logs_must_contain_first_transaction(tmp_path: Path) -> None:
     directory.trusts_empty = True
 
     with pytest.raises(StorageError, match="the transactions 0x1 to 0x4 before this log are missing"):
-        recovered(directory)
+        recover_state(directory)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +165,7 @@ async def test_unfinished_first_snapshot_is_not_needed(
 # --- interrupted starts ---
 
 
-async def test_interrupted_start_keeps_notes_of_clean_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_interrupted_start_keeps_clean_stop_in_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
         await client.create("/a")
     next(iter(DataDir.find(tmp_path).logs.values())).write_bytes(b"")
@@ -171,8 +180,8 @@ async def test_interrupted_start_keeps_notes_of_clean_stop(tmp_path: Path, monke
             pass
 
 
-async def test_failed_start_leaves_unclean_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, log = await files_with(tmp_path)
+async def test_failed_start_is_noted_as_unclean_in_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, log = await write_snapshot_and_log(tmp_path)
     log.write_bytes(log.read_bytes().replace(b"/n5", b"/x5"))
     lost = max(Log.open(log).zxids()) + 1
     with monkeypatch.context() as patched:
@@ -185,7 +194,7 @@ async def test_failed_start_leaves_unclean_notes(tmp_path: Path, monkeypatch: py
         assert server.engine.zxid >> 32 > lost >> 32
 
 
-def test_lock_waits_briefly_and_reads_latest_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_waits_for_stopping_server_and_reads_its_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopping = DirectoryLock(tmp_path)
 
     def stop(seconds: float) -> None:

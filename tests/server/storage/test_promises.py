@@ -1,4 +1,4 @@
-"""Guarantees of a data directory in special cases: purges, failing disks, unclean shutdowns, clocks that go back."""
+"""Guarantees of a data directory in special cases: purges, failing disks, unclean shutdowns, changed clocks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from support.stored import FullDisk, RememberingDisk, StoredServer, client_of, recovered
+from support.stored import FullDisk, RememberingDisk, StoredServer, connect_client, recover_state
 from support.waiting import DEADLINE_S, until
 
 from zoolet.client import Client, NotReadOnlyError
 from zoolet.protocol.errors import ConnectionLossError
 from zoolet.server.admin.four_letter import isro, mntr, srvr
-from zoolet.server.admin.observed import Observed
+from zoolet.server.admin.observed import MonitoredServer
 from zoolet.server.config import build
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
@@ -57,9 +57,9 @@ async def write(folder: Path, *paths: str, snapshots: int = 0, **settings: objec
 
 
 @pytest.mark.parametrize("junk", [b"\x82SNAPPY\0", b"ZKSN" + bytes(40)], ids=["snappy", "damaged"])
-async def test_unusable_snapshots_do_not_count_in_purge(tmp_path: Path, junk: bytes) -> None:
+async def test_purge_does_not_count_unusable_snapshots_as_retained(tmp_path: Path, junk: bytes) -> None:
     await write(tmp_path, "/a", "/b")
-    newest = recovered(tmp_path).zxid + (1 << 33)
+    newest = recover_state(tmp_path).zxid + (1 << 33)
     for number in range(3):
         suffix = ".snappy" if junk.startswith(b"\x82") else ""
         (tmp_path / "version-2" / f"snapshot.{newest + number:x}{suffix}").write_bytes(junk)
@@ -67,8 +67,8 @@ async def test_unusable_snapshots_do_not_count_in_purge(tmp_path: Path, junk: by
     for name in ("/c", "/d", "/e", "/f"):
         await write(tmp_path, name, snapshots=1)
 
-    assert {f"/{name}" for name in "abcdef"} < {path for path, _ in recovered(tmp_path).tree.walk()}
-    assert recovered(tmp_path).zxid > newest
+    assert {f"/{name}" for name in "abcdef"} < {path for path, _ in recover_state(tmp_path).tree.walk()}
+    assert recover_state(tmp_path).zxid > newest
     assert len([name for name in names(tmp_path) if name.startswith("snapshot")]) >= 3
 
 
@@ -100,7 +100,7 @@ class NameFails(FullDisk):
     named = True
 
     def sync_folder(self, path: Path) -> None:
-        """Sync, or fail."""
+        """Sync the names of a folder, or fail."""
         if not self.named:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         super().sync_folder(path)
@@ -116,7 +116,7 @@ async def test_writes_resume_once_log_name_is_synced(tmp_path: Path, caplog: pyt
         disk.named = True
         await client.create("/a", b"")
         await client.aclose()
-    assert recovered(tmp_path).tree.get("/a") is not None
+    assert recover_state(tmp_path).tree.get("/a") is not None
     assert caplog.text.count("cannot write the log") == 1
 
 
@@ -124,7 +124,7 @@ async def test_writes_resume_once_log_name_is_synced(tmp_path: Path, caplog: pyt
 async def test_ephemeral_node_stays_while_log_is_unwritable(tmp_path: Path, how: str) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
-        first, second, third = [await client_of(server) for _ in range(3)]
+        first, second, third = [await connect_client(server) for _ in range(3)]
         await first.create("/lock", ephemeral=True)
         session = server.engine.sessions.alive[first.session_id]
         disk.syncs = False
@@ -147,10 +147,10 @@ async def test_ephemeral_node_stays_while_log_is_unwritable(tmp_path: Path, how:
             await client.aclose()
 
 
-async def test_unlogged_end_of_session_is_invisible(tmp_path: Path) -> None:
+async def test_unlogged_session_close_is_invisible(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
-        owner, reader = await client_of(server), await client_of(server)
+        owner, reader = await connect_client(server), await connect_client(server)
         await owner.create("/lock", ephemeral=True)
         disk.syncs = False
         server.engine.expire(server.engine.sessions.alive[owner.session_id])
@@ -166,12 +166,12 @@ async def test_unlogged_end_of_session_is_invisible(tmp_path: Path) -> None:
     await owner.aclose()
 
 
-async def test_on_disk_does_not_wait_for_unused_zxid(tmp_path: Path) -> None:
+async def test_wait_until_on_disk_does_not_wait_for_unused_zxid(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a")
 
-        await asyncio.wait_for(server.store.on_disk(0, server.engine.zxid + 5), DEADLINE_S)
+        await asyncio.wait_for(server.store.wait_until_on_disk(0, server.engine.zxid + 5), DEADLINE_S)
 
         await client.aclose()
 
@@ -179,7 +179,7 @@ async def test_on_disk_does_not_wait_for_unused_zxid(tmp_path: Path) -> None:
 async def test_srvr_is_answered_while_log_cannot_be_synced(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         disk.syncs = False
         server.engine.take_zxid()
         server.daemon.connections.deliver()
@@ -196,7 +196,7 @@ async def test_srvr_is_answered_while_log_cannot_be_synced(tmp_path: Path) -> No
 async def test_deleted_directory_is_not_written_to(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     async with StoredServer(folder) as server:
-        client, other = await client_of(server), await client_of(server)
+        client, other = await connect_client(server), await connect_client(server)
         await client.create("/a")
         shutil.rmtree(folder)
         pending = client.create("/b")
@@ -210,26 +210,26 @@ async def test_deleted_directory_is_not_written_to(tmp_path: Path) -> None:
     await other.aclose()
 
 
-async def test_refusal_of_writes_is_shown(tmp_path: Path) -> None:
+async def test_refusal_of_writes_is_shown_by_four_letter_words(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         asking = ClientConnection("127.0.0.1", 1)
-        assert isro(Observed(server.engine), asking) == "rw"
+        assert isro(MonitoredServer(server.engine), asking) == "rw"
         disk.reserves = False
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", bytes(50_000))
         await until(lambda: bool(server.engine.refusal))
 
-        assert isro(Observed(server.engine), asking) == "ro"
-        assert "Mode: read-only\n" in srvr(Observed(server.engine), asking)
+        assert isro(MonitoredServer(server.engine), asking) == "ro"
+        assert "Mode: read-only\n" in srvr(MonitoredServer(server.engine), asking)
         assert "Writes refused: less than 64 kB free for the log (preAllocSize)\n" in srvr(
-            Observed(server.engine), asking
+            MonitoredServer(server.engine), asking
         )
-        assert "zk_zoolet_writes_refused\t1\n" in mntr(Observed(server.engine), asking)
+        assert "zk_zoolet_writes_refused\t1\n" in mntr(MonitoredServer(server.engine), asking)
         disk.reserves = True
         await until(lambda: not server.engine.refusal)
-        assert isro(Observed(server.engine), asking) == "rw"
-        assert "refused" not in srvr(Observed(server.engine), asking)
+        assert isro(MonitoredServer(server.engine), asking) == "rw"
+        assert "refused" not in srvr(MonitoredServer(server.engine), asking)
         await client.aclose()
 
 
@@ -250,7 +250,7 @@ async def test_log_missing_after_clean_stop_is_noticed(tmp_path: Path) -> None:
     await write(tmp_path, "/b")
 
 
-async def test_unmounted_log_disk_stops_start(tmp_path: Path) -> None:
+async def test_server_does_not_start_if_log_disk_is_not_mounted(tmp_path: Path) -> None:
     data, logs = tmp_path / "data", tmp_path / "logs"
     await write(data, "/a", log_dir=str(logs))
     mounted = logs.rename(tmp_path / "elsewhere")
@@ -266,7 +266,7 @@ async def test_unmounted_log_disk_stops_start(tmp_path: Path) -> None:
     await write(data, "/b", log_dir=str(logs))
 
 
-async def test_file_purged_during_listing_does_not_count(tmp_path: Path) -> None:
+async def test_file_purged_during_listing_is_not_counted_in_sizes(tmp_path: Path) -> None:
     async with StoredServer(tmp_path):
         pass
     data = OpenDirectory(StorageSettings(str(tmp_path)))
@@ -274,7 +274,7 @@ async def test_file_purged_during_listing_does_not_count(tmp_path: Path) -> None
     sizes = data.configuration()
     purged = snapshot.with_name("snapshot.7ffffe0000000000")
 
-    purged.symlink_to(tmp_path / "nowhere")  # listed, but missing
+    purged.symlink_to(tmp_path / "nowhere")  # like a file that is listed, but purged before it is opened
 
     assert data.configuration() == sizes
     assert data.last_snapshot() == (int(snapshot.name[9:], 16), int(snapshot.stat().st_mtime))
@@ -297,7 +297,7 @@ async def test_session_id_is_recorded_before_snapshot_rename(tmp_path: Path) -> 
     """A purge after the snapshot may remove the only log of a session. After a power loss its id must not be reused."""
     disk = NotingDisk(tmp_path)
     async with StoredServer(tmp_path, disk) as server:
-        closed = await client_of(server)
+        closed = await connect_client(server)
         last = closed.session_id
         await closed.aclose()
         await server.store.snapshot_soon()
@@ -317,7 +317,7 @@ class UnnotableDisk(Disk):
         super().sync(descriptor)
 
 
-async def test_snapshot_without_noted_session_is_discarded(tmp_path: Path) -> None:
+async def test_snapshot_is_discarded_if_session_id_cannot_be_noted(tmp_path: Path) -> None:
     disk = UnnotableDisk()
     async with StoredServer(tmp_path, disk) as server, Client(server.hosts, timeout=20.0) as client:
         await client.create("/a", b"")
@@ -334,7 +334,7 @@ async def test_session_id_is_not_reused_after_clock_change(
     tmp_path: Path,
 ) -> None:
     async with StoredServer(tmp_path) as server:
-        closed = await client_of(server)
+        closed = await connect_client(server)
         last = closed.session_id
         await closed.aclose()
 
@@ -348,11 +348,11 @@ async def test_session_id_is_not_reused_after_clock_change(
     lock = tmp_path / "version-2" / "zoolet.lock"
     noted = lock.read_text()
     lock.write_text("pid 1\n")
-    assert next_id() > last  # the last id in the log
+    assert next_id() > last  # the lock file has no id, so the last one is read from the log
     for path in (tmp_path / "version-2").glob("log.*"):
         path.unlink()
     lock.write_text(f"pid 1\n{noted.splitlines()[1]}\n")
-    assert next_id() > last  # the last id that the server has noted
+    assert next_id() > last  # the logs are missing, so the last id is read from the lock file
 
 
 async def test_kill_at_any_start_step_keeps_directory_usable(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ async def test_kill_at_any_start_step_keeps_directory_usable(tmp_path: Path) -> 
         """Raised instead of killing the process."""
 
     class Dying(FullDisk):
-        """A disk that kills the process at the n-th operation."""
+        """A disk that raises Killed at the n-th operation."""
 
         def __init__(self, left: int) -> None:
             super().__init__()
@@ -399,16 +399,16 @@ async def test_kill_at_any_start_step_keeps_directory_usable(tmp_path: Path) -> 
     assert steps > 10
 
 
-async def test_directory_may_have_other_files(tmp_path: Path) -> None:
+async def test_unrelated_files_in_directory_are_accepted(tmp_path: Path) -> None:
     for name in ("zoo.cfg", "zookeeper.log", ".keep"):
         (tmp_path / name).write_text("")
 
     await write(tmp_path, "/a")
 
-    assert recovered(tmp_path).tree.get("/a") is not None
+    assert recover_state(tmp_path).tree.get("/a") is not None
 
 
-async def test_epochs_of_ensemble_member_continue_with_files(tmp_path: Path) -> None:
+async def test_epoch_files_of_ensemble_member_are_updated(tmp_path: Path) -> None:
     await write(tmp_path, "/a")
     inner = tmp_path / "version-2"
     for name in ("acceptedEpoch", "currentEpoch"):
@@ -417,7 +417,7 @@ async def test_epochs_of_ensemble_member_continue_with_files(tmp_path: Path) -> 
 
     await write(tmp_path, "/b")
 
-    epoch = str(recovered(tmp_path).zxid >> 32)
+    epoch = str(recover_state(tmp_path).zxid >> 32)
     assert (inner / "acceptedEpoch").read_text() == (inner / "currentEpoch").read_text() == epoch
 
 

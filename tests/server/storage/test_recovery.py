@@ -15,7 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 from support.apache import ApacheZooKeeper, require_apache
 from support.command import zoolet
-from support.kazoo_clients import connected
+from support.kazoo_clients import connected_client
 
 from zoolet.protocol import txns as t
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -27,7 +27,7 @@ from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage import txnlog
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.live import take_snapshot
-from zoolet.server.storage.recovery import Recovered, recover
+from zoolet.server.storage.recovery import RecoveryResult, recover
 from zoolet.server.storage.snapshot import Snapshot, StoredNode
 from zoolet.testing import Server, Znode
 from zoolet.testing.control.values import parse_tree
@@ -59,7 +59,7 @@ def create(path: str, count: int = 1, *, ephemeral: bool = False) -> t.CreateTxn
 
 
 def write(folder: Path, *records: Record, snapshot: Snapshot | None = None, first: int = 1) -> Path:
-    """Write a snapshot, and a log with records starting at a zxid; return the log."""
+    """Write a snapshot, and a log with records that start at a zxid. Return the log."""
     inner = folder / "version-2"
     inner.mkdir(exist_ok=True)
     snapshot = snapshot or Snapshot(0, [ROOT])
@@ -70,7 +70,7 @@ def write(folder: Path, *records: Record, snapshot: Snapshot | None = None, firs
     return log
 
 
-def recovered(folder: Path) -> tuple[Engine, Recovered]:
+def recover_folder(folder: Path) -> tuple[Engine, RecoveryResult]:
     """Recover a data directory."""
     server = engine()
     return server, recover(server, folder)
@@ -90,7 +90,7 @@ def test_transactions_keep_their_zxids_and_times(tmp_path: Path) -> None:
         t.SetACLTxn("/a", OPEN_ACL_UNSAFE, 1),
     )
 
-    server, result = recovered(tmp_path)
+    server, result = recover_folder(tmp_path)
 
     assert (result.zxid, result.snapshot_zxid, result.transactions) == (9, 0, 9)
     node = server.tree.find("/a")
@@ -103,7 +103,7 @@ def test_transactions_keep_their_zxids_and_times(tmp_path: Path) -> None:
     assert (server.now, server.monotonic_ms) == (5, 5)
 
 
-def test_progress_names_transactions_before_first(tmp_path: Path) -> None:
+def test_recovery_reports_transactions_phase_before_first_one(tmp_path: Path) -> None:
     write(tmp_path, create("/a"), create("/b", 2))
     reports: list[tuple[str, int, int]] = []
 
@@ -112,24 +112,24 @@ def test_progress_names_transactions_before_first(tmp_path: Path) -> None:
     assert reports == [("nodes", 0, 1), ("transactions", 0, 0)]
 
 
-def test_only_newer_transactions_are_applied_and_once(tmp_path: Path) -> None:
+def test_recovery_applies_only_newer_transactions_once(tmp_path: Path) -> None:
     nodes = [ROOT._replace(creates=2, pzxid=3), StoredNode("/a", b"new", -1, 1, 3, 0, 0, 2, 0, 0, 0, 1)]
-    fuzzy = Snapshot(1, nodes)  # it already contains transaction 3
+    fuzzy = Snapshot(1, nodes)  # the fuzzy snapshot already contains transaction 3
     write(tmp_path, create("/a"), create("/b", 2), t.SetDataTxn("/a", b"new", 2), create("/a", 2), snapshot=fuzzy)
 
-    server, result = recovered(tmp_path)
+    server, result = recover_folder(tmp_path)
 
     assert result.transactions == 3
     assert server.tree.find("/a").data == b"new"
-    assert (server.tree.root.creates, server.tree.root.pzxid) == (2, 3)  # the counts of the snapshot
+    assert (server.tree.root.creates, server.tree.root.pzxid) == (2, 3)  # unchanged from the snapshot
     assert server.tree.get("/b") is not None
 
 
-def test_counters_grow_with_log(tmp_path: Path) -> None:
+def test_counters_of_snapshot_grow_with_transactions_of_log(tmp_path: Path) -> None:
     snapshot = Snapshot(5, [ROOT._replace(creates=2, pzxid=5)])
     write(tmp_path, create("/a", 7), create("/b", -1), t.DeleteTxn("/gone"), snapshot=snapshot, first=6)
 
-    server, _ = recovered(tmp_path)
+    server, _ = recover_folder(tmp_path)
 
     assert (server.tree.root.creates, server.tree.root.pzxid) == (8, 8)
 
@@ -138,7 +138,7 @@ def test_delete_seen_by_fuzzy_snapshot_keeps_counters(tmp_path: Path) -> None:
     later = [t.ErrorTxn(-101)] * 3
     write(tmp_path, t.DeleteTxn("/gone"), *later, snapshot=Snapshot(5, [ROOT._replace(creates=2, pzxid=9)]), first=6)
 
-    server, _ = recovered(tmp_path)
+    server, _ = recover_folder(tmp_path)
 
     assert (server.tree.root.creates, server.tree.root.pzxid) == (2, 9)
 
@@ -151,7 +151,7 @@ def test_multi_is_applied_whole_or_not_at_all(tmp_path: Path) -> None:
     failed = t.MultiTxn([part(create("/c", 3)), part(t.ErrorTxn(-103))])
     write(tmp_path, good, failed, t.ErrorTxn(-101))
 
-    server, result = recovered(tmp_path)
+    server, result = recover_folder(tmp_path)
 
     assert (result.zxid, server.tree.size) == (3, 6)
     assert server.tree.get("/c") is None
@@ -176,7 +176,7 @@ def test_ephemerals_without_session_are_deleted(tmp_path: Path) -> None:
         snapshot=Snapshot(0, nodes),
     )
 
-    server, _ = recovered(tmp_path)
+    server, _ = recover_folder(tmp_path)
 
     assert (server.tree.size, dict(server.sessions.alive), dict(server.tree.ephemerals)) == (4, {}, {})
 
@@ -188,7 +188,7 @@ def test_child_of_ephemeral_is_deleted_with_parent(tmp_path: Path, later: tuple[
         tmp_path, t.CreateSessionTxn(30_000), create("/a", ephemeral=True), *children, t.CloseSessionTxn(["/a"]), *later
     )
 
-    server, _ = recovered(tmp_path)
+    server, _ = recover_folder(tmp_path)
 
     assert [path for path, _ in server.tree.walk()] == ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"]
     assert (server.tree.size, dict(server.tree.ephemerals)) == (4, {})
@@ -225,27 +225,27 @@ def test_transaction_with_flipped_bit_is_never_applied(tmp_path: Path) -> None:
 
 def test_directory_without_snapshot_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no snapshots or transaction logs in"):
-        recovered(tmp_path)
+        recover_folder(tmp_path)
     log = write(tmp_path, create("/a"))
     (log.parent / "snapshot.0").unlink()
     with pytest.raises(StorageError, match="found a log but no snapshot"):
-        recovered(tmp_path)
+        recover_folder(tmp_path)
 
 
 @pytest.mark.parametrize("data", [b"ZKSN" + bytes(20), b"hello"])
-def test_foreign_log_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_file_that_is_not_a_log_is_refused(tmp_path: Path, data: bytes) -> None:
     write(tmp_path).write_bytes(data)
 
     with pytest.raises(StorageError, match=r"log\.1: "):
-        recovered(tmp_path)
+        recover_folder(tmp_path)
 
 
 # --- with a real ZooKeeper ---
 
 
-def fill(hosts: str) -> dict[str, Any]:
-    """Create nodes of all kinds; return a client's view of them."""
-    with connected(hosts) as zk:
+def create_nodes_of_all_kinds(hosts: str) -> dict[str, Any]:
+    """Create nodes of all kinds. Return a client's view of the nodes."""
+    with connected_client(hosts) as zk:
         rng = Random(5)
         zk.create("/app")
         for number in range(200):
@@ -260,12 +260,12 @@ def fill(hosts: str) -> dict[str, Any]:
         transaction.create("/multi", b"1")
         transaction.create("/multi/child")
         transaction.commit()
-        seen = look(zk)
+        seen = read_nodes(zk)
     return seen
 
 
-def look(zk: KazooClient) -> dict[str, Any]:
-    """Return the data and Stat of all nodes."""
+def read_nodes(zk: KazooClient) -> dict[str, Any]:
+    """Return the data and Stat of all nodes outside /zookeeper, by path."""
     seen, pending = {}, ["/"]
     while pending:
         path = pending.pop()
@@ -279,11 +279,11 @@ def look(zk: KazooClient) -> dict[str, Any]:
 def test_files_of_apache_are_recovered(tmp_path: Path) -> None:
     require_apache()
     with ApacheZooKeeper(config={"dataDir": str(tmp_path)}) as apache:
-        seen = fill(apache.hosts)
+        seen = create_nodes_of_all_kinds(apache.hosts)
 
     with Server(data_dir=tmp_path, config={"maxSessionTimeout": 60000}) as server:
-        with connected(server.hosts) as zk:
-            found = look(zk)
+        with connected_client(server.hosts) as zk:
+            found = read_nodes(zk)
             assert zk.create("/app/seq-", sequence=True) == "/app/seq-0000000205"
     assert found == seen
 
@@ -292,7 +292,7 @@ def test_files_of_apache_are_recovered(tmp_path: Path) -> None:
 def test_apache_starts_with_files_of_zoolet(tmp_path: Path) -> None:
     require_apache()
     with Server(seed=1) as server:
-        seen = fill(server.hosts)
+        seen = create_nodes_of_all_kinds(server.hosts)
         server.populate({"/box": Znode(container=True), "/null": Znode(None)})
         seen_here = set(server.tree())
         snapshot = server._runner.call(lambda: take_snapshot(server._engine))
@@ -300,14 +300,14 @@ def test_apache_starts_with_files_of_zoolet(tmp_path: Path) -> None:
     (tmp_path / "version-2" / f"snapshot.{snapshot.zxid:x}").write_bytes(b"".join(snapshots.encode(snapshot)))
 
     with ApacheZooKeeper(config={"dataDir": str(tmp_path)}) as apache:
-        with connected(apache.hosts) as zk:
-            found = look(zk)
+        with connected_client(apache.hosts) as zk:
+            found = read_nodes(zk)
             assert zk.create("/app/seq-", sequence=True) == "/app/seq-0000000205"
     assert {path: found[path] for path in seen if path != "/"} == {path: seen[path] for path in seen if path != "/"}
     assert seen_here <= set(found)
 
 
-# --- the command ---
+# --- zoolet datadir ---
 
 
 def datadir(*words: object) -> subprocess.CompletedProcess[str]:

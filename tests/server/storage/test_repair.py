@@ -6,7 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support.stored import StoredServer, files_with, recover_leniently, recovered, write_log, writes_in
+from support.stored import (
+    StoredServer,
+    count_writes,
+    recover_leniently,
+    recover_state,
+    write_log,
+    write_snapshot_and_log,
+)
 
 from zoolet.__main__ import main
 from zoolet.client import Client
@@ -21,8 +28,10 @@ from zoolet.server.storage.txnlog import Log
 ROOT = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
-async def test_repair_sets_aside_rest_after_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, log = await files_with(tmp_path)
+async def test_repair_moves_rest_of_log_after_damage_to_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, log = await write_snapshot_and_log(tmp_path)
     log.write_bytes(log.read_bytes().replace(b"/n3", b"/x3"))
     with pytest.raises(StorageError, match="a valid one follows at byte"):
         recover_leniently(tmp_path)
@@ -31,14 +40,14 @@ async def test_repair_sets_aside_rest_after_damage(tmp_path: Path, capsys: pytes
 
     assert f"{log}: truncated at byte" in capsys.readouterr().out
     async with StoredServer(tmp_path) as server:
-        assert writes_in(server.engine) == 3
+        assert count_writes(server.engine) == 3
     assert b"/n4" in next(log.parent.glob("zoolet-remainder-*")).read_bytes()
     assert main(["datadir", "repair", str(tmp_path)]) == 0
     assert "need no repair" in capsys.readouterr().out
 
 
-async def test_repair_names_new_file_of_second_rest(tmp_path: Path) -> None:
-    _, log = await files_with(tmp_path)
+async def test_second_repair_uses_new_name_for_rest_of_log(tmp_path: Path) -> None:
+    _, log = await write_snapshot_and_log(tmp_path)
     log.write_bytes(log.read_bytes().replace(b"/n3", b"/x3"))
     (planned,) = repair(tmp_path, dry_run=True)
     earlier = log.with_name(planned.rpartition(" ")[2])
@@ -51,7 +60,7 @@ async def test_repair_names_new_file_of_second_rest(tmp_path: Path) -> None:
 
 
 async def test_repair_gives_up_zxids_of_lost_transactions(tmp_path: Path) -> None:
-    _, log = await files_with(tmp_path)
+    _, log = await write_snapshot_and_log(tmp_path)
     whole, taken = log.read_bytes(), max(Log.open(log).zxids())
     at = whole.index(b"/n2")
     log.write_bytes(whole[:at] + b"?" + whole[at + 1 :])
@@ -100,7 +109,7 @@ def test_failed_repair_keeps_lock_file(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 async def test_repair_reports_losses_before_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, log = await files_with(tmp_path)
+    _, log = await write_snapshot_and_log(tmp_path)
     last = max(Log.open(log).zxids())
     log.write_bytes(log.read_bytes().replace(b"/n2", b"/x2"))
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in log.parent.iterdir()}
@@ -131,7 +140,7 @@ def test_repair_discards_only_unconnected_transactions(tmp_path: Path) -> None:
     names = "/n10, /n11, /n12"
     assert reported == [f"discards the transactions after 0x8: 3 can be read, up to 0xc; they change 3 nodes: {names}"]
     assert [Path(line.partition(":")[0]).name for line in lines] == ["log.b", "log.8"]
-    assert {path for path, _ in recovered(tmp_path).tree.walk()} >= {"/n6", "/n7", "/n8"}
+    assert {path for path, _ in recover_state(tmp_path).tree.walk()} >= {"/n6", "/n7", "/n8"}
     assert repair(tmp_path) == []
 
 
@@ -141,11 +150,11 @@ def test_repair_uses_snapshot_older_than_cut(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes().replace(b"/n8", b"/x8"))
     (inner / "snapshot.5").write_bytes(b"".join(snapshots.encode(Snapshot(5, [ROOT]))))
     later = ROOT._replace(pzxid=9)
-    (inner / "snapshot.7").write_bytes(b"".join(snapshots.encode_growing(Snapshot(7, []), [later], lambda: 9)))
+    (inner / "snapshot.7").write_bytes(b"".join(snapshots.encode_changing(Snapshot(7, []), [later], lambda: 9)))
 
     repair(tmp_path)
 
-    assert recovered(tmp_path).zxid == 7
+    assert recover_state(tmp_path).zxid == 7
     assert repair(tmp_path) == []
 
 
@@ -158,7 +167,7 @@ async def test_repair_keeps_logs_after_covered_damage(tmp_path: Path) -> None:
     for content in (b"", old.read_bytes().replace(b"/before", b"/befoxe")):
         old.write_bytes(content)
         assert repair(tmp_path) == []
-        assert recovered(tmp_path).tree.get("/after") is not None
+        assert recover_state(tmp_path).tree.get("/after") is not None
 
 
 def test_verify_refuses_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +176,7 @@ def test_verify_refuses_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 async def test_refused_start_names_repair(tmp_path: Path) -> None:
-    _, log = await files_with(tmp_path)
+    _, log = await write_snapshot_and_log(tmp_path)
     log.write_bytes(log.read_bytes().replace(b"/n2", b"/x2"))
 
     with pytest.raises(StorageError, match=f"run: zoolet datadir repair {tmp_path} --dry-run$"):
@@ -199,7 +208,7 @@ def test_directory_without_data_is_an_error(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr().err == f"zoolet datadir: no snapshots or transaction logs in {tmp_path}\n"
 
 
-async def test_commands_agree_with_server_after_loss_of_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_commands_agree_with_server_after_log_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
         await client.create("/a", b"")
     directory = DataDir.find(tmp_path)

@@ -62,7 +62,7 @@ def test_written_snapshot_is_read(nodes: list[Any], sessions: dict[int, int], zx
 
 
 @pytest.mark.parametrize("options", [{}, {"last_zxid": False}, {"digest": False, "last_zxid": False}], ids=str)
-def test_sections_of_later_releases_may_be_missing(options: dict[str, bool]) -> None:
+def test_snapshot_may_lack_sections_of_later_releases(options: dict[str, bool]) -> None:
     again = snapshots.parse(encoded(**options), SOME.zxid)
 
     assert (again.nodes, again.sessions, again.acls) == (SOME.nodes, SOME.sessions, SOME.acls)
@@ -77,13 +77,13 @@ def test_sections_of_later_releases_may_be_missing(options: dict[str, bool]) -> 
     ],
     ids=["sessions", "lists", "ACLs"],
 )
-def test_thousand_sessions_lists_or_entries_are_read(snapshot: Snapshot) -> None:
+def test_snapshot_with_thousand_sessions_or_acls_is_read(snapshot: Snapshot) -> None:
     again = snapshots.parse(encoded(snapshot, digest=False, last_zxid=False), 1)
 
     assert (again.sessions, again.acls) == (snapshot.sessions, snapshot.acls)
 
 
-def test_first_bytes_are_as_specified() -> None:
+def test_snapshot_starts_with_specified_bytes() -> None:
     data = encoded(Snapshot(0, [ROOT]), digest=False, last_zxid=False)
 
     body = b"ZKSN" + b"\0\0\0\2" + b"\xff" * 8 + bytes(4) + bytes(4)
@@ -91,7 +91,7 @@ def test_first_bytes_are_as_specified() -> None:
     assert data == body + zlib.adler32(body).to_bytes(8, "big") + b"\0\0\0\1/"
 
 
-def test_every_wrong_byte_is_found() -> None:
+def test_every_changed_byte_of_snapshot_is_detected() -> None:
     data = encoded()
 
     for place in range(len(data)):
@@ -102,7 +102,7 @@ def test_every_wrong_byte_is_found() -> None:
                 snapshots.parse(bytes(damaged), SOME.zxid, "file")
 
 
-def test_truncation_is_found_except_at_section_end() -> None:
+def test_truncated_snapshot_is_detected_except_at_section_end() -> None:
     data = encoded()
     complete = {len(encoded(digest=False, last_zxid=False)), len(encoded(last_zxid=False)), len(data)}
 
@@ -122,13 +122,13 @@ def test_truncation_is_found_except_at_section_end() -> None:
         ([], "the root node is missing"),
     ],
 )
-def test_impossible_tree_is_refused(nodes: list[StoredNode], reason: str) -> None:
+def test_snapshot_with_impossible_tree_is_refused(nodes: list[StoredNode], reason: str) -> None:
     with pytest.raises(StorageError, match=f"^file: {re.escape(reason)}"):
         snapshots.parse(encoded(Snapshot(1, nodes, {}, SOME.acls)), 1, "file")
 
 
 @pytest.mark.parametrize("data", [b"", b"ZK", b"ZKLG" + bytes(12), b"\x1f\x8b", b"ZKSN" + b"\x7f" * 100])
-def test_foreign_file_is_refused(data: bytes) -> None:
+def test_file_that_is_not_a_snapshot_is_refused(data: bytes) -> None:
     with pytest.raises(StorageError, match=r"^file: "):
         snapshots.parse(data, 1, "file")
 
@@ -207,7 +207,7 @@ def test_snapshot_compressed_with_snappy_is_read(tmp_path: Path) -> None:
     ids=["one byte", "two bytes", "four bytes", "long literal"],
 )
 def test_snappy_elements_are_decoded(block: bytes, content: bytes) -> None:
-    assert compression._block(block) == content
+    assert compression._decompress_block(block) == content
 
 
 @pytest.mark.parametrize(

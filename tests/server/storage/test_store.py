@@ -10,7 +10,15 @@ from random import Random
 
 import pytest
 from support.effort import effort
-from support.stored import FullDisk, RememberingDisk, SlowDisk, StoredServer, client_of, recovered, state_of
+from support.stored import (
+    FullDisk,
+    RememberingDisk,
+    SlowDisk,
+    StoredServer,
+    connect_client,
+    persistent_state,
+    recover_state,
+)
 from support.waiting import DEADLINE_S, until
 
 from zoolet.client import Client
@@ -30,7 +38,7 @@ from zoolet.testing.state.clock import MANUAL_CLOCK_START, ManualClock
 
 async def test_acknowledged_writes_survive_end_of_process(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"1", acl=acls.READ_ONLY)
         await client.create("/a-ephemeral", b"", ephemeral=True)
         await client.create("/ttl", b"", ttl=1000.0)
@@ -45,36 +53,36 @@ async def test_acknowledged_writes_survive_end_of_process(tmp_path: Path) -> Non
         await client.create("/m/counted", b"by the quota")
         with pytest.raises(ZooKeeperError):
             await client.delete("/nowhere")
-        before = state_of(server.engine)
+        before = persistent_state(server.engine)
         zxid = server.engine.zxid
 
-        after = recovered(tmp_path)
+        after = recover_state(tmp_path)
 
-        assert state_of(after) == before
-        assert after.zxid == zxid  # the zxid of the failed delete
+        assert persistent_state(after) == before
+        assert after.zxid == zxid  # the failed delete has used a zxid, so its entry is in the log
         await client.aclose()
-    assert recovered(tmp_path).sessions.alive == {}
+    assert recover_state(tmp_path).sessions.alive == {}
 
 
 async def test_restarted_server_keeps_state_and_sessions(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/q", b"")
         await client.create("/q/n-", b"", sequential=True)
-        before = state_of(server.engine)
+        before = persistent_state(server.engine)
     async with StoredServer(tmp_path) as server:
-        assert state_of(server.engine) == before
+        assert persistent_state(server.engine) == before
         assert server.engine.sessions.password(client.session_id)
-        again = await client_of(server)
+        again = await connect_client(server)
         assert await again.create("/q/n-", b"", sequential=True) == "/q/n-0000000001"
         await again.aclose()
     await client.aclose()
 
 
-async def test_output_waits_for_sync_of_its_changes(tmp_path: Path) -> None:
+async def test_replies_and_events_wait_for_sync_of_their_changes(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
-        writer, reader = await client_of(server), await client_of(server)
+        writer, reader = await connect_client(server), await connect_client(server)
         await writer.create("/a", b"old")
         async with reader.watch("/a") as events:
             disk.may_sync.clear()
@@ -97,7 +105,7 @@ async def test_output_waits_for_sync_of_its_changes(tmp_path: Path) -> None:
 async def test_one_sync_covers_writes_during_previous_one(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
-        clients = [await client_of(server) for _ in range(10)]
+        clients = [await connect_client(server) for _ in range(10)]
         await clients[0].create("/a", b"")
         disk.may_sync.clear()
         first = asyncio.create_task(clients[0].set("/a", b""))
@@ -132,7 +140,7 @@ async def test_writes_are_refused_while_disk_is_full(
     monkeypatch.setattr(group_commit, "RETRY", 0.02)
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"")
         disk.reserves = False
         for _ in range(30):
@@ -146,7 +154,7 @@ async def test_writes_are_refused_while_disk_is_full(
 
         assert "refusing writes: less than 64 kB free for the log (preAllocSize)" in caplog.text
         assert (await client.get("/a"))[0] == bytes(4000)
-        other = await client_of(server)  # the log has room for the entry of a new session
+        other = await connect_client(server)  # the log has room for the entry of a new session
         await other.aclose()
         tried = server.store._reserve_timer
         await until(lambda: server.store._reserve_timer not in (tried, None))
@@ -157,8 +165,8 @@ async def test_writes_are_refused_while_disk_is_full(
         await client.set("/a", b"after")
         assert caplog.text.count("has space again; accepting writes") == 1
         assert caplog.text.count("refusing writes: less than") == 1
-        expected = state_of(server.engine)
-        assert state_of(recovered(tmp_path)) == expected
+        expected = persistent_state(server.engine)
+        assert persistent_state(recover_state(tmp_path)) == expected
         await client.aclose()
 
 
@@ -171,20 +179,20 @@ async def test_log_at_maximum_file_size_is_replaced(
     disk = FullDisk()
     disk.max_file = 150_000
     async with StoredServer(tmp_path, disk, preallocated=preallocated, fsync=fsync) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a")
         for size in (*[4000] * 90, 100_000, 120_000):
             await client.set("/a", bytes(size))
         assert len(DataDir.find(tmp_path).logs) > 3
         await client.aclose()
-        expected = state_of(server.engine)
-    assert state_of(recovered(tmp_path)) == expected
+        expected = persistent_state(server.engine)
+    assert persistent_state(recover_state(tmp_path)) == expected
 
 
-async def test_snapshot_starts_when_nothing_follows_commit(tmp_path: Path) -> None:
+async def test_due_snapshot_starts_when_no_write_follows_commit(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a")
         await server.store.snapshot_written()
         disk.may_sync.clear()
@@ -208,7 +216,7 @@ async def test_write_is_answered_after_log_recovers(
     monkeypatch.setattr(group_commit, "RETRY", 0.02)
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
-        writer, reader = await client_of(server), await client_of(server)
+        writer, reader = await connect_client(server), await connect_client(server)
         await writer.create("/a", b"old")
         setattr(disk, fails, False)
 
@@ -222,13 +230,13 @@ async def test_write_is_answered_after_log_recovers(
         later = asyncio.create_task(writer.exists("/a"))
         await asyncio.sleep(0.05)
         assert not write.done()
-        assert not later.done()  # later writes do not overtake
+        assert not later.done()  # later writes do not overtake earlier ones
 
         setattr(disk, fails, True)
         await write
         assert await later
         await reader.set("/a", b"other")
-        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        assert persistent_state(recover_state(tmp_path)) == persistent_state(server.engine)
         await writer.aclose()
         await reader.aclose()
 
@@ -239,7 +247,7 @@ async def test_server_with_full_disk_stops_and_reports_loss(
     monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.05)
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"")
         disk.writes = False
         write = asyncio.create_task(client.set("/a", b"1"))
@@ -247,11 +255,11 @@ async def test_server_with_full_disk_stops_and_reports_loss(
         assert not await server.daemon.stop()  # the exit code is then 1
     write.cancel()
     assert "stopping with 1 transactions not logged" in caplog.text
-    assert recovered(tmp_path).tree.find("/a").data == b""
+    assert recover_state(tmp_path).tree.find("/a").data == b""
     await client.aclose()
 
 
-async def test_half_closed_client_gets_its_replies(tmp_path: Path) -> None:
+async def test_half_closed_client_gets_replies_after_sync(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
         disk.may_sync.clear()
@@ -286,7 +294,7 @@ async def test_crashes_lose_no_acknowledged_write(tmp_path: Path, seed: int, fsy
         disk = RememberingDisk(folder)
         acknowledged: list[int] = []  # number of steps at the acknowledgement of each write
         async with StoredServer(folder, disk, snap_count=20, retained=3, fsync=fsync) as server:
-            client = await client_of(server)
+            client = await connect_client(server)
             for number in range(there, there + WRITES):
                 size = random.choice((1, 100, 600, 3000))
                 async with client.transaction() as transaction:
@@ -303,7 +311,7 @@ async def test_crashes_lose_no_acknowledged_write(tmp_path: Path, seed: int, fsy
             else:
                 disk.after_power_loss(count := random.randint(begun, len(disk.steps)), random, folder)
 
-            tree = recovered(folder).tree
+            tree = recover_state(folder).tree
 
             numbers = [number for number in range(there + WRITES) if tree.get(f"/n{number}") is not None]
             assert numbers == list(range(len(numbers))), "a write is missing, and a later one is there"
@@ -320,7 +328,7 @@ async def test_stop_answers_only_logged_writes(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.05)
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
-        first, second = await client_of(server), await client_of(server)
+        first, second = await connect_client(server), await connect_client(server)
         await first.create("/a", b"")
         await first.create("/b", b"")
         disk.writes = False
@@ -342,14 +350,14 @@ async def test_graceful_stop_under_load_loses_nothing(tmp_path: Path) -> None:
             acknowledged.append(path)
 
     async with StoredServer(tmp_path, SlowDisk(seconds=0.002)) as server:
-        clients = [await client_of(server) for _ in range(4)]
+        clients = [await connect_client(server) for _ in range(4)]
         writers = [asyncio.create_task(write(client, number)) for client in clients for number in range(8)]
         await until(lambda: len(acknowledged) > 200)
         await server.daemon.stop()
     for task in writers:
         task.cancel()
     await asyncio.gather(*writers, return_exceptions=True)
-    tree = recovered(tmp_path).tree
+    tree = recover_state(tmp_path).tree
     assert [path for path in acknowledged if tree.get(path) is None] == []
     for client in clients:
         await client.aclose()
@@ -361,7 +369,7 @@ async def test_failed_sync_with_interval_abandons_log(
     monkeypatch.setattr(group_commit, "SYNC_INTERVAL", 0.01)
     disk = FullDisk()
     async with StoredServer(tmp_path, disk, fsync="interval") as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"")
         await server.store.snapshot_written()
         before = max(DataDir.find(tmp_path).snapshots)
@@ -372,15 +380,15 @@ async def test_failed_sync_with_interval_abandons_log(
         await server.store.snapshot_soon()
         assert max(DataDir.find(tmp_path).snapshots) > before
         await client.set("/a", b"2")
-        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        assert persistent_state(recover_state(tmp_path)) == persistent_state(server.engine)
         await client.aclose()
 
 
-async def test_interval_policy_syncs_after_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_interval_policy_syncs_log_after_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "SYNC_INTERVAL", 0.01)
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk, fsync="interval") as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         before = disk.synced
         await client.create("/a", b"")
         await until(lambda: disk.synced > before)
@@ -390,7 +398,7 @@ async def test_interval_policy_syncs_after_write(tmp_path: Path, monkeypatch: py
         await client.aclose()
 
 
-async def test_new_epoch_starts_after_possible_loss_of_zxids(tmp_path: Path) -> None:
+async def test_new_epoch_starts_if_zxids_may_be_lost(tmp_path: Path) -> None:
     async def zxid_after_start(**settings: str) -> int:
         async with StoredServer(tmp_path, **settings) as server:
             return server.engine.zxid
@@ -422,7 +430,7 @@ async def test_restored_copy_repeats_no_zxid_of_lost_server(tmp_path: Path) -> N
 async def test_session_of_unread_client_does_not_expire(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"")
         disk.may_sync.clear()
         writes = [asyncio.create_task(client.set("/a", b"1"))]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.calls import connected, engine_with
+from support.calls import connect_peer, engine_with_settings
 from support.engine import make_engine
-from support.stored import FullDisk, StoredServer, client_of, recovered, state_of
+from support.stored import FullDisk, StoredServer, connect_client, persistent_state, recover_state
 from support.waiting import DEADLINE_S, until
 
 from zoolet.client import acl as acls
@@ -39,7 +39,7 @@ def transfer_of(server: StoredServer) -> StateTransfer:
     return StateTransfer(server.engine, server.store, connections.set_time, connections.deliver)
 
 
-async def taken(process: SnapshotProcess) -> bytes:
+async def read_snapshot(process: SnapshotProcess) -> bytes:
     """Read a snapshot to its end."""
     size = await process.size()
     data = b"".join([piece async for piece in process.pieces()])
@@ -48,10 +48,10 @@ async def taken(process: SnapshotProcess) -> bytes:
     return data
 
 
-def filled(**settings: Any) -> Engine:
+def make_filled_engine(**settings: Any) -> Engine:
     """Return an engine with a node of each kind, and a session."""
-    engine = engine_with(**settings)
-    peer = connected(engine)
+    engine = engine_with_settings(**settings)
+    peer = connect_peer(engine)
     peer.create("/a", b"1")
     peer.create("/a/e", b"2", 1)
     peer.create("/limited", b"", acl=list(acls.READ_ONLY))
@@ -62,21 +62,21 @@ def filled(**settings: Any) -> Engine:
 
 
 async def test_snapshot_contains_state_at_its_start() -> None:
-    engine = filled()
-    peer = connected(engine)
+    engine = make_filled_engine()
+    peer = connect_peer(engine)
     before, zxid = list(encode_snapshot(engine)), engine.zxid
 
     process = SnapshotProcess(engine)
     for number in range(100):
         peer.create(f"/later-{number}", b"")
-    data = await taken(process)
+    data = await read_snapshot(process)
 
     assert data == b"".join(before)
     assert process.zxid == zxid < engine.zxid
 
 
-async def test_abandoned_process_is_killed_immediately() -> None:
-    process = SnapshotProcess(filled())
+async def test_abandoned_snapshot_process_is_killed_immediately() -> None:
+    process = SnapshotProcess(make_filled_engine())
     await process.size()
 
     await process.end()
@@ -87,8 +87,8 @@ async def test_abandoned_process_is_killed_immediately() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 async def test_snapshot_process_keeps_only_its_pipe() -> None:
-    engine = filled()
-    connected(engine).create("/large", bytes(300_000))  # more than fits into a pipe, which makes the process wait
+    engine = make_filled_engine()
+    connect_peer(engine).create("/large", bytes(300_000))  # more than fits into a pipe, which makes the process wait
     held = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
     for descriptor in held[-3:-1]:  # for the pipe, right below a descriptor of the server
         os.close(descriptor)
@@ -101,9 +101,9 @@ async def test_snapshot_process_keeps_only_its_pipe() -> None:
             os.close(descriptor)
 
 
-async def test_hanging_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_snapshot_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.storage.transfer._encode", lambda engine, pipe: signal.pause())
-    process = SnapshotProcess(filled())
+    process = SnapshotProcess(make_filled_engine())
     try:
         await asyncio.wait_for(process.end(), DEADLINE_S)
     finally:
@@ -115,7 +115,7 @@ async def test_killed_snapshot_process_raises_os_error(monkeypatch: pytest.Monke
     monkeypatch.setattr(
         "zoolet.server.storage.transfer._encode", lambda engine, pipe: signal.pause()
     )  # the process must not finish first
-    process = SnapshotProcess(filled())
+    process = SnapshotProcess(make_filled_engine())
     os.kill(process.pid, signal.SIGKILL)
 
     with pytest.raises(OSError, match="the snapshot process exited"):
@@ -126,28 +126,28 @@ async def test_killed_snapshot_process_raises_os_error(monkeypatch: pytest.Monke
 # --- import ---
 
 
-async def test_restore_replaces_nodes_sessions_and_lists() -> None:
-    source = filled()
-    target = engine_with()
-    peer = connected(target)
+async def test_restore_replaces_nodes_sessions_and_acl_lists() -> None:
+    source = make_filled_engine()
+    target = engine_with_settings()
+    peer = connect_peer(target)
     peer.create("/other", b"", acl=list(acls.READ_ONLY))
     peer.create("/e", b"", 1)
-    connected(target)
+    connect_peer(target)
     before = set(target.sessions.alive)
 
     await transfer(target).restore(b"".join(encode_snapshot(source)))
 
-    assert state_of(target) == state_of(source)
+    assert persistent_state(target) == persistent_state(source)
     assert set(target.sessions.alive) == set(source.sessions.alive) != before
     assert len(target.acls.lists()) == len(source.acls.lists())
     assert not target.connections
 
 
 @pytest.mark.parametrize("ahead", [True, False])
-async def test_zxids_continue_above_both_states(ahead: bool) -> None:
-    source, target = filled(), filled()
+async def test_restored_zxid_is_above_snapshot_and_former_state(ahead: bool) -> None:
+    source, target = make_filled_engine(), make_filled_engine()
     (source if ahead else target).zxid += 1000
-    connected(source).create("/newest", b"")
+    connect_peer(source).create("/newest", b"")
     highest = max(source.zxid, target.zxid)
 
     zxid = await transfer(target).restore(b"".join(encode_snapshot(source)))
@@ -155,23 +155,23 @@ async def test_zxids_continue_above_both_states(ahead: bool) -> None:
     assert zxid == target.zxid > highest
 
 
-async def test_quota_counts_are_recomputed() -> None:
-    source = filled(enforce_quota=True)
-    peer = connected(source)
+async def test_restore_recomputes_quota_counts() -> None:
+    source = make_filled_engine(enforce_quota=True)
+    peer = connect_peer(source)
     for path in ("/zookeeper/quota/a", "/zookeeper/quota/a/zookeeper_stats"):
         peer.create(path, b"")
     peer.create("/zookeeper/quota/a/zookeeper_limits", b"count=5,bytes=-1")
-    target = engine_with(enforce_quota=True)
+    target = engine_with_settings(enforce_quota=True)
 
     await transfer(target).restore(b"".join(encode_snapshot(source)))
-    connected(target).create("/a/more", b"")
+    connect_peer(target).create("/a/more", b"")
 
     stats = target.tree.find("/zookeeper/quota/a/zookeeper_stats").data
     assert stats is not None
     assert stats.startswith(b"count=3,")  # /a, the ephemeral one, and the new one
 
 
-async def test_orphaned_ephemeral_nodes_are_deleted() -> None:
+async def test_restore_deletes_orphaned_ephemeral_nodes() -> None:
     engine = make_engine()
     orphan = StoredNode("/o", b"", -1, 5, 5, 0, 0, 0, 0, 0, 0x1234, 5)
 
@@ -201,15 +201,15 @@ async def test_orphaned_ephemeral_nodes_are_deleted() -> None:
         (Snapshot(1, [ROOT._replace(acl=9)]), "ACL list"),
     ],
 )
-async def test_invalid_snapshot_changes_nothing(content: Snapshot | bytes, reason: str) -> None:
+async def test_invalid_snapshot_keeps_state(content: Snapshot | bytes, reason: str) -> None:
     data = content if isinstance(content, bytes) else b"".join(snapshots.encode(content))
-    engine = filled()
-    before, sessions = state_of(engine), dict(engine.sessions.alive)
+    engine = make_filled_engine()
+    before, sessions = persistent_state(engine), dict(engine.sessions.alive)
 
     with pytest.raises(StorageError, match=reason):
         await transfer(engine).restore(data)
 
-    assert state_of(engine) == before
+    assert persistent_state(engine) == before
     assert engine.sessions.alive == sessions
     assert engine.connections
 
@@ -221,10 +221,10 @@ async def test_sessions_with_negative_ids_are_restored() -> None:
     await transfer(engine).restore(b"".join(snapshots.encode(Snapshot(1, [ROOT], sessions={session: 5000}))))
 
     assert set(engine.sessions.alive) == {session}
-    connected(engine).create("/a", b"")
+    connect_peer(engine).create("/a", b"")
 
 
-async def test_truncated_snapshot_is_refused_at_any_length() -> None:
+async def test_restore_refuses_snapshot_truncated_at_any_length() -> None:
     data = b"".join(snapshots.encode(Snapshot(1, [ROOT]), digest=False, last_zxid=False))
     engine = make_engine()
 
@@ -238,30 +238,30 @@ async def test_truncated_snapshot_is_refused_at_any_length() -> None:
 
 async def test_restored_state_survives_restart(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"1")
-        data = await taken(transfer_of(server).snapshot())
+        data = await read_snapshot(transfer_of(server).snapshot())
         await client.set("/a", b"2")
         token = (await client.exists(await client.create("/token", b""))).czxid
 
         zxid = await transfer_of(server).restore(data)
         with pytest.raises(ConnectionLossError):
-            await client.set("/a", b"3")  # the client was disconnected
+            await client.set("/a", b"3")  # the restore has disconnected the client
         value, _ = await client.get("/a")
         later = (await client.exists(await client.create("/later", b""))).czxid
 
         assert value == b"1"
         assert zxid == (token >> 32) + 1 << 32
         assert later == zxid + 1
-        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        assert persistent_state(recover_state(tmp_path)) == persistent_state(server.engine)
         await client.aclose()
-    assert recovered(tmp_path).tree.find("/a").data == b"1"
+    assert recover_state(tmp_path).tree.find("/a").data == b"1"
 
 
 async def test_session_missing_in_snapshot_has_expired(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
-        data = await taken(transfer_of(server).snapshot())
-        client = await client_of(server)
+        data = await read_snapshot(transfer_of(server).snapshot())
+        client = await connect_client(server)
         session = (await client.exists(await client.create("/a", b"", ephemeral=True))).ephemeralOwner
 
         await transfer_of(server).restore(data)
@@ -274,29 +274,29 @@ async def test_session_missing_in_snapshot_has_expired(tmp_path: Path) -> None:
         await client.aclose()
 
 
-async def test_unwritable_snapshot_changes_nothing(tmp_path: Path) -> None:
+async def test_unwritable_snapshot_keeps_state(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"1")
-        data = await taken(transfer_of(server).snapshot())
-        before = state_of(server.engine)
+        data = await read_snapshot(transfer_of(server).snapshot())
+        before = persistent_state(server.engine)
         disk.writes = False
 
         with pytest.raises(OSError, match="No space"):
             await transfer_of(server).restore(data)
 
-        assert state_of(server.engine) == before
+        assert persistent_state(server.engine) == before
         assert (await client.get("/a"))[0] == b"1"
         disk.writes = True
         await client.aclose()
-    assert recovered(tmp_path).tree.find("/a").data == b"1"
+    assert recover_state(tmp_path).tree.find("/a").data == b"1"
 
 
-async def test_writes_during_restore_belong_to_former_state(tmp_path: Path) -> None:
+async def test_writes_during_restore_are_discarded(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
-        client = await client_of(server)
-        data = await taken(transfer_of(server).snapshot())
+        client = await connect_client(server)
+        data = await read_snapshot(transfer_of(server).snapshot())
         restore = asyncio.create_task(transfer_of(server).restore(data))
         written = 0
         while not restore.done():
@@ -309,20 +309,20 @@ async def test_writes_during_restore_belong_to_former_state(tmp_path: Path) -> N
 
         assert written
         assert server.engine.tree.find("/").children.keys() == {"zookeeper"}
-        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        assert persistent_state(recover_state(tmp_path)) == persistent_state(server.engine)
         await client.aclose()
 
 
 async def test_concurrent_snapshots_and_restores_run_in_turn(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
-        client = await client_of(server)
+        client = await connect_client(server)
         await client.create("/a", b"", acl=OPEN_ACL_UNSAFE)
         of = transfer_of(server)
-        data = await taken(of.snapshot())
+        data = await read_snapshot(of.snapshot())
 
         results = await asyncio.gather(of.write_snapshot(), of.restore(data), of.write_snapshot())
 
         assert results[1] == server.engine.zxid
         assert not [name for name in os.listdir(tmp_path / "version-2") if "snapshot.tmp" in name]
-        assert state_of(recovered(tmp_path)) == state_of(server.engine)
+        assert persistent_state(recover_state(tmp_path)) == persistent_state(server.engine)
         await client.aclose()

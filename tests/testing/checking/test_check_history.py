@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from support.effort import effort
-from support.histories import history
+from support.histories import record_history
 from support.script_client import ScriptClient
 
 from zoolet.cli.program import main
@@ -31,7 +31,7 @@ def late_event(server: Server) -> None:
     other.drop()
 
 
-def test_block_with_correct_history_passes() -> None:
+def test_check_history_block_with_correct_history_passes() -> None:
     with Server() as server, server.check_history() as recording:
         client = ScriptClient()
         client.connect(server.port)
@@ -40,7 +40,7 @@ def test_block_with_correct_history_passes() -> None:
     assert len(recording) == 3
 
 
-def test_block_with_violation_fails_with_story() -> None:
+def test_check_history_block_with_violation_fails_with_story() -> None:
     with Server() as server, pytest.raises(AssertionError) as caught:
         with server.check_history():
             late_event(server)
@@ -52,7 +52,7 @@ def test_block_with_violation_fails_with_story() -> None:
     assert "getData /a -> ok: b'1', version 0" in lines[4]
 
 
-def test_story_becomes_note_of_exception_of_block() -> None:
+def test_exception_in_block_gets_story_as_note() -> None:
     def fail(server: Server) -> None:
         with server.check_history():
             late_event(server)
@@ -66,7 +66,7 @@ def test_story_becomes_note_of_exception_of_block() -> None:
 # --- files ---
 
 
-def recorded(path: Path, *, is_late: bool) -> Path:
+def write_recording(path: Path, *, is_late: bool) -> Path:
     """Return a file with a recording."""
     with Server() as server, server.recording() as recording:
         if is_late:
@@ -80,18 +80,18 @@ def recorded(path: Path, *, is_late: bool) -> Path:
     return path
 
 
-def test_file_in_order_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(recorded(tmp_path / "a", is_late=False))]) == 0
+def test_check_of_consistent_recording_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(write_recording(tmp_path / "a", is_late=False))]) == 0
     assert capsys.readouterr().out == "no violation in 3 requests of 1 session\n"
 
 
-def test_violation_exits_with_1_and_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = [str(recorded(tmp_path / "a", is_late=False)), str(recorded(tmp_path / "b", is_late=True))]
+def test_check_of_recording_with_violation_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(write_recording(tmp_path / "a", is_late=False)), str(write_recording(tmp_path / "b", is_late=True))]
     assert main(["check", *files[1:]]) == 1
     assert capsys.readouterr().out.startswith("A client gets data before the event for /a")
 
 
-def test_empty_recording_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_refuses_empty_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         with server.recording() as recording:
             pass
@@ -101,7 +101,7 @@ def test_empty_recording_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "a contains no requests; stop the recorder" in capsys.readouterr().err
 
 
-def test_invalid_recording_prints_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_invalid_recording_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_bytes(b"hello")
     assert main(["check", str(tmp_path / "a")]) == 2
     assert main(["check", str(tmp_path / "none")]) == 2
@@ -143,12 +143,12 @@ def test_check_of_file_uses_little_memory(content: bytes, tmp_path: Path, capsys
     assert peak < 4 << 20
 
 
-def test_endless_device_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_refuses_endless_device_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "/dev/zero"]) == 2
     assert capsys.readouterr().err.startswith("zoolet check: /dev/zero is not a zoolet recording, or is damaged: ")
 
 
-def test_undecodable_entries_are_not_a_history() -> None:
+def test_check_refuses_undecodable_entries() -> None:
     with Server() as server, server.recording() as recording:
         client = ScriptClient()
         client.connect(server.port)
@@ -165,7 +165,7 @@ def test_undecodable_entries_are_not_a_history() -> None:
 @pytest.mark.parametrize("seed", range(effort(40, 2000)))
 def test_garbled_history_is_checked_or_refused(seed: int) -> None:
     rng = Random(seed)
-    entries = history(1, 300)
+    entries = record_history(1, 300)
     for _ in range(30):
         place = rng.randrange(len(entries))
         entry = entries[place]

@@ -63,7 +63,7 @@ def test_transaction_may_create_node_and_its_children(clients: list[ScriptClient
     assert client.children("/both") == "child"
 
 
-def test_versions_of_acl_differ_from_versions_of_data(clients: list[ScriptClient]) -> None:
+def test_acl_version_is_independent_of_data_version(clients: list[ScriptClient]) -> None:
     client = clients[0]
     client.create("/a")
     assert client.call(OpCode.SET_ACL, r.SetACLRequest("/a", OPEN_ACL_UNSAFE, -1))[0] == "OK"
@@ -134,7 +134,7 @@ def test_new_session_may_take_no_zxid(where: str) -> None:
             other.close()
 
 
-def test_existing_number_refuses_sequential_create(clients: list[ScriptClient]) -> None:
+def test_existing_sequence_number_refuses_sequential_create(clients: list[ScriptClient]) -> None:
     client = clients[0]
     client.create("/q")
     client.create("/q/n-0000000001")

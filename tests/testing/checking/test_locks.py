@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.histories import answered, stat_of
+from support.histories import answered_request, make_stat
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -18,18 +18,20 @@ A, B = 1, 2
 def contends(client: int, zxid: int, number: int) -> RecordedRequest:
     """Return the create of a contender's node."""
     request = r.CreateRequest("/l/a__lock__", b"", OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL_SEQUENTIAL)
-    return answered(client, zxid, OpCode.CREATE, request, r.CreateResponse(f"/l/a__lock__{number:010}"))
+    return answered_request(client, zxid, OpCode.CREATE, request, r.CreateResponse(f"/l/a__lock__{number:010}"))
 
 
 def sees(client: int, zxid: int, *numbers: int) -> RecordedRequest:
     """Return a list of the contenders."""
     names = [f"a__lock__{number:010}" for number in numbers]
-    return answered(client, zxid, OpCode.GET_CHILDREN, r.GetChildrenRequest("/l", False), r.GetChildrenResponse(names))
+    return answered_request(
+        client, zxid, OpCode.GET_CHILDREN, r.GetChildrenRequest("/l", False), r.GetChildrenResponse(names)
+    )
 
 
 def releases(client: int, zxid: int, number: int) -> RecordedRequest:
     """Return the delete of a contender's node."""
-    return answered(client, zxid, OpCode.DELETE, r.DeleteRequest(f"/l/a__lock__{number:010}", -1))
+    return answered_request(client, zxid, OpCode.DELETE, r.DeleteRequest(f"/l/a__lock__{number:010}", -1))
 
 
 HANDED_OVER: list[Entry] = [
@@ -37,11 +39,11 @@ HANDED_OVER: list[Entry] = [
 ]  # fmt: skip
 
 
-def test_lock_handed_over_is_in_order() -> None:
+def test_handed_over_lock_is_not_a_violation() -> None:
     assert check(HANDED_OVER) is None
 
 
-def test_two_holders_are_found() -> None:
+def test_two_holders_of_lock_are_found() -> None:
     entries = [contends(A, 10, 1), sees(A, 10, 1), contends(B, 12, 2), sees(B, 12, 2), releases(A, 14, 1)]
 
     found = check(entries)
@@ -52,7 +54,7 @@ def test_two_holders_are_found() -> None:
     assert "3. session 0x2 on connection 2: create /l/a__lock__" in found.story
 
 
-def test_two_holders_are_found_around_overflow() -> None:
+def test_two_holders_are_found_around_sequence_overflow() -> None:
     last, first = 2**31 - 1, -(2**31)
     entries = [contends(A, 10, last), sees(A, 10, last), contends(B, 12, first), sees(B, 12, first)]
 
@@ -62,7 +64,7 @@ def test_two_holders_are_found_around_overflow() -> None:
     assert found.rule == "Two clients hold the lock /l."
 
 
-def test_handover_at_negative_number_is_accepted() -> None:
+def test_handover_to_negative_sequence_number_is_accepted() -> None:
     last, first = 2**31 - 1, -(2**31)
     entries: list[Entry] = [
         contends(A, 10, last), sees(A, 10, last), contends(B, 12, first), sees(B, 12, last, first),
@@ -72,7 +74,7 @@ def test_handover_at_negative_number_is_accepted() -> None:
     assert check(entries) is None
 
 
-def test_decreasing_tokens_are_found() -> None:
+def test_decreasing_fencing_tokens_are_found() -> None:
     entries = [
         contends(A, 10, 1), contends(B, 12, 2), sees(B, 12, 2), releases(B, 14, 2), sees(A, 16, 1), releases(A, 18, 1)
     ]  # fmt: skip
@@ -84,13 +86,13 @@ def test_decreasing_tokens_are_found() -> None:
     assert "has the token 0xa, lower than the token of 2, 0xc" in found.because
 
 
-def test_possibly_expired_holder_is_not_second_holder() -> None:
+def test_holder_that_may_have_expired_is_no_second_holder() -> None:
     assert check([contends(A, 10, 1), sees(A, 10, 1), contends(B, 12, 2), sees(B, 14, 2)]) is None
 
 
-def test_recordings_of_servers_are_checked_together() -> None:
-    write = answered(1, 5, OpCode.SET_DATA, r.SetDataRequest("/a", b"1", -1), r.StatResponse(stat_of(5, 1)))
-    read = answered(1, 6, OpCode.EXISTS, r.ExistsRequest("/a", False), r.StatResponse(stat_of(4, 0)))
+def test_recordings_of_two_servers_are_checked_together() -> None:
+    write = answered_request(1, 5, OpCode.SET_DATA, r.SetDataRequest("/a", b"1", -1), r.StatResponse(make_stat(5, 1)))
+    read = answered_request(1, 6, OpCode.EXISTS, r.ExistsRequest("/a", False), r.StatResponse(make_stat(4, 0)))
     entries = join_recordings([Recording([write]), Recording([read])])
 
     found = check(entries)

@@ -57,8 +57,8 @@ async def in_memory(server: Server, chaos: Chaos, sim: Simulation) -> None:
 
     acts = {**acts_of_the_network(sim, server), "the clock is set": (0.1, set_clock)}
     with server.check_history() as recording:
-        async with disturbed(sim, acts):
-            await live_all(server.hosts, sim)
+        async with failures_in_progress(sim, acts):
+            await run_all_clients(server.hosts, sim)
         chaos.stop()
         await check_usable(server.hosts)
     check_size(recording)
@@ -82,14 +82,14 @@ async def on_a_machine(sim: Simulation, *, fsync: str = "always") -> None:
             chaos = Chaos(proxy, schedule_of(sim.network))
             acts = {**acts_of_the_network(sim, proxy), **acts_of_a_machine(machine)}
             with proxy.check_history() as recording:
-                async with disturbed(sim, acts):
-                    await live_all(proxy.hosts, sim)
+                async with failures_in_progress(sim, acts):
+                    await run_all_clients(proxy.hosts, sim)
                 chaos.stop()
                 await check_usable(proxy.hosts)
     check_size(recording)
 
 
-STORIES: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
+STORIES_BY_KIND: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
     "memory": (in_memory, CHAOS),
     "machine": (on_a_machine, CHAOS_OF_A_PROXY),
     "cluster": (in_a_cluster, CHAOS | {"members": 3, "kill_leaders": 0.01, "partitions": 0.01, "lags": 0.01}),
@@ -109,7 +109,7 @@ def acts_of_the_network(sim: Simulation, endpoint: Endpoint) -> dict[str, tuple[
     """Return failures of connections and of the process, with their rates."""
 
     async def pause(rng: Random) -> None:
-        sim.network.pause()  # connections are half open
+        sim.network.pause()  # the connections stay half open
         await asyncio.sleep(rng.choice([0.1, 2.0, 8.0]))
         sim.network.resume()
 
@@ -164,15 +164,15 @@ def acts_of_a_machine(machine: Machine) -> dict[str, tuple[float, Act]]:
 
 
 @asynccontextmanager
-async def disturbed(sim: Simulation, acts: dict[str, tuple[float, Act]]) -> Any:
-    """Cause failures, one at a time, as the schedule decides; a failure that has started completes with the block."""
+async def failures_in_progress(sim: Simulation, acts: dict[str, tuple[float, Act]]) -> Any:
+    """Cause failures, one at a time, by the schedule. A failure in progress completes before the end of the block."""
     schedule, ending = schedule_of(sim.network), asyncio.Event()
 
     async def disturb() -> None:
         while not ending.is_set():
             await asyncio.sleep(EVERY_S)
             for name, (probability, act) in acts.items():
-                chosen = schedule.chosen(name, "", probability)
+                chosen = schedule.choose(name, "", probability)
                 if chosen is not None:
                     schedule.note(chosen[0], 0, name)
                     await act(chosen[1])
@@ -186,12 +186,12 @@ async def disturbed(sim: Simulation, acts: dict[str, tuple[float, Act]]) -> Any:
 # --- clients ---
 
 
-async def live_all(hosts: str, sim: Simulation) -> None:
+async def run_all_clients(hosts: str, sim: Simulation) -> None:
     """Run the clients until each has finished its actions."""
-    await asyncio.gather(*(live(hosts, Random(f"{sim.seed} {number}")) for number in range(CLIENTS)))
+    await asyncio.gather(*(run_client(hosts, Random(f"{sim.seed} {number}")) for number in range(CLIENTS)))
 
 
-async def live(hosts: str, rng: Random) -> None:
+async def run_client(hosts: str, rng: Random) -> None:
     """Run many actions, in as many sessions as necessary."""
     left = ACTIONS
     while left:
@@ -222,22 +222,22 @@ def check_size(recording: Recording) -> None:
 
 def run(kind: str, count: int, seed: int = 0) -> None:
     """Run a story under *count* schedules."""
-    story, rates = STORIES[kind]
+    story, rates = STORIES_BY_KIND[kind]
     zoolet_schedules(count, seed=seed, **rates)(story)()
 
 
 @pytest.mark.parametrize(("kind", "seed"), SEEDS)
-def test_formerly_failing_seed_passes(kind: str, seed: str) -> None:
+def test_previously_failing_seed_passes(kind: str, seed: str) -> None:
     run(kind, 1, int(seed))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", STORIES)
+@pytest.mark.parametrize("kind", STORIES_BY_KIND)
 def test_histories_under_faults_are_consistent(kind: str) -> None:
     run(kind, effort(6, 20))
 
 
-def test_answer_before_write_to_disk_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_finds_answer_before_write_to_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(sim: Simulation) -> None:
         await on_a_machine(sim, fsync="never")
 
@@ -248,10 +248,10 @@ def test_answer_before_write_to_disk_is_found(monkeypatch: pytest.MonkeyPatch) -
         zoolet_schedules(20)(story)()
 
 
-@pytest.mark.parametrize("kind", STORIES)
-def test_same_seed_gives_same_run(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", STORIES_BY_KIND)
+def test_run_with_same_seed_is_identical(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    story, rates = STORIES[kind]
+    story, rates = STORIES_BY_KIND[kind]
 
     @wraps(story)
     async def observed(**ours: Any) -> None:

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 from support import histories as h
 from support.effort import effort
-from support.histories import answered, stat_of
-from support.rates import rates
+from support.histories import answered_request, make_stat
+from support.rates import detection_rates
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -34,7 +34,7 @@ READS = (OpCode.GET_DATA, OpCode.EXISTS, OpCode.GET_CHILDREN)
 @pytest.fixture(scope="module")
 def honest() -> list[Entry]:
     """A history of four clients."""
-    return h.history(1, SIZE)
+    return h.record_history(1, SIZE)
 
 
 def test_history_of_server_is_accepted(honest: list[Entry]) -> None:
@@ -43,7 +43,7 @@ def test_history_of_server_is_accepted(honest: list[Entry]) -> None:
 
 
 def test_long_history_is_checked_in_five_seconds() -> None:
-    entries = h.history(2, 10_000)
+    entries = h.record_history(2, 10_000)
     began = time.process_time()
     assert check(entries) is None
     assert time.process_time() - began < 5.0
@@ -51,7 +51,7 @@ def test_long_history_is_checked_in_five_seconds() -> None:
 
 @pytest.mark.parametrize("seed", range(effort(5, 100)))
 def test_histories_of_any_seed_are_accepted(seed: int) -> None:
-    assert check(h.history(100 + seed, 400, clients=2 + seed % 5)) is None
+    assert check(h.record_history(100 + seed, 400, clients=2 + seed % 5)) is None
 
 
 # --- planted violations: each changes one or two answers, like a server with one defect ---
@@ -59,7 +59,7 @@ def test_histories_of_any_seed_are_accepted(seed: int) -> None:
 
 def goes_back(entries: list[Entry], rng: Random) -> None:
     """A read is answered with a zxid lower than the last one seen on its connection."""
-    place = rng.choice(h.requests(entries, *READS))
+    place = rng.choice(h.request_places(entries, *READS))
     entries[place] = h.with_zxid(entries[place], _seen_before(entries, place) - 1)
 
 
@@ -67,11 +67,11 @@ def _seen_before(entries: list[Entry], place: int) -> int:
     connection = entries[place].connection
     return max(
         (
-            h.zxid(e)
+            h.reply_zxid(e)
             for e in entries[:place]
             if isinstance(e, RecordedRequest) and e.connection == connection and e.opcode != CONNECT
         ),
-        default=h.zxid(entries[place]),
+        default=h.reply_zxid(entries[place]),
     )
 
 
@@ -86,38 +86,42 @@ def is_behind_its_client(entries: list[Entry], rng: Random) -> None:
 
 def answers_out_of_order(entries: list[Entry], rng: Random) -> None:
     """A write gets a lower zxid than an earlier write of the same client."""
-    places = h.requests(entries, OpCode.SET_DATA)
+    places = h.request_places(entries, OpCode.SET_DATA)
     pairs = [(p, q) for p, q in pairwise(places) if entries[p].connection == entries[q].connection]
     before, place = rng.choice(pairs)
-    entries[place] = h.with_zxid(entries[place], h.zxid(entries[before]) - 1)
+    entries[place] = h.with_zxid(entries[place], h.reply_zxid(entries[before]) - 1)
 
 
 def gives_a_zxid_twice(entries: list[Entry], rng: Random) -> None:
     """Writes of two clients have the same zxid."""
-    place = rng.choice(h.requests(entries, OpCode.CREATE)[5:])
+    place = rng.choice(h.request_places(entries, OpCode.CREATE)[5:])
     other = next(
         p
         for p in range(place - 1, 0, -1)
-        if p in h.requests(entries, OpCode.CREATE, OpCode.SET_DATA)
+        if p in h.request_places(entries, OpCode.CREATE, OpCode.SET_DATA)
         and entries[p].connection != entries[place].connection
     )
-    entries[place] = h.with_zxid(entries[place], h.zxid(entries[other]))
+    entries[place] = h.with_zxid(entries[place], h.reply_zxid(entries[other]))
 
 
 def serves_a_closed_session(entries: list[Entry], rng: Random) -> None:
     """A session is still used after the answer that closed it."""
-    place = rng.choice(h.requests(entries, OpCode.CLOSE_SESSION)[:-1])
-    later = next(p for p in h.requests(entries, *READS) if p > place and h.zxid(entries[p]) > h.zxid(entries[place]))
+    place = rng.choice(h.request_places(entries, OpCode.CLOSE_SESSION)[:-1])
+    later = next(
+        p
+        for p in h.request_places(entries, *READS)
+        if p > place and h.reply_zxid(entries[p]) > h.reply_zxid(entries[place])
+    )
     gone = entries[place]
     entries[later] = h.request_at(entries, later)._replace(session=gone.session, connection=gone.connection)
 
 
 def keeps_an_ephemeral(entries: list[Entry], rng: Random) -> None:
     """A read shows an ephemeral node whose owner has closed its session."""
-    closed = {entries[p].session: h.zxid(entries[p]) for p in h.requests(entries, OpCode.CLOSE_SESSION)}
-    for place in h.requests(entries, OpCode.EXISTS):
-        answer = h.answer_of(entries[place], r.StatResponse)
-        gone = [s for s, z in closed.items() if answer.stat.czxid < z <= h.zxid(entries[place])]
+    closed = {entries[p].session: h.reply_zxid(entries[p]) for p in h.request_places(entries, OpCode.CLOSE_SESSION)}
+    for place in h.request_places(entries, OpCode.EXISTS):
+        answer = h.reply_record(entries[place], r.StatResponse)
+        gone = [s for s, z in closed.items() if answer.stat.czxid < z <= h.reply_zxid(entries[place])]
         if gone and not answer.stat.ephemeralOwner:
             entries[place] = h.with_stat(entries[place], r.StatResponse, ephemeralOwner=gone[0])
             return
@@ -126,8 +130,8 @@ def keeps_an_ephemeral(entries: list[Entry], rng: Random) -> None:
 
 def loses_an_ephemeral(entries: list[Entry], rng: Random) -> None:
     """An ephemeral node is missing although its session is alive."""
-    for place in h.requests(entries, OpCode.EXISTS):
-        if h.answer_of(entries[place], r.StatResponse).stat.ephemeralOwner and _is_known(entries, place):
+    for place in h.request_places(entries, OpCode.EXISTS):
+        if h.reply_record(entries[place], r.StatResponse).stat.ephemeralOwner and _is_known(entries, place):
             entries[place] = h.with_error(entries[place], ErrorCode.NO_NODE)
             return
     raise AssertionError("no place for it")
@@ -136,15 +140,15 @@ def loses_an_ephemeral(entries: list[Entry], rng: Random) -> None:
 def _is_known(entries: list[Entry], place: int) -> bool:
     """Return whether the history contains the last change of the node that is read."""
     facts = Facts.read(entries)
-    path, at = h.path_of(entries[place]), h.zxid(entries[place])
+    path, at = h.request_path(entries[place]), h.reply_zxid(entries[place])
     changes = [c for c in facts.changes if c.path == path and c.zxid <= at and c.kind != "check"]
     return bool(changes) and facts.zxids.are_complete(changes[-1].zxid, at)
 
 
 def misses_a_write(entries: list[Entry], rng: Random) -> None:
     """A read shows the node before the last write of another client."""
-    for place in rng.sample(places := h.requests(entries, OpCode.GET_DATA), len(places)):
-        stat = h.answer_of(entries[place], r.GetDataResponse).stat
+    for place in rng.sample(places := h.request_places(entries, OpCode.GET_DATA), len(places)):
+        stat = h.reply_record(entries[place], r.GetDataResponse).stat
         if stat.version > 1 and _is_known(entries, place):
             entries[place] = h.with_stat(
                 entries[place], r.GetDataResponse, mzxid=stat.mzxid - 1, version=stat.version - 1
@@ -155,9 +159,9 @@ def misses_a_write(entries: list[Entry], rng: Random) -> None:
 
 def misses_a_part(entries: list[Entry], rng: Random) -> None:
     """A read shows a node without the change of a transaction."""
-    multis = {h.zxid(entries[p]) for p in h.requests(entries, OpCode.MULTI)}
-    for place in h.requests(entries, OpCode.EXISTS):
-        stat = h.answer_of(entries[place], r.StatResponse).stat
+    multis = {h.reply_zxid(entries[p]) for p in h.request_places(entries, OpCode.MULTI)}
+    for place in h.request_places(entries, OpCode.EXISTS):
+        stat = h.reply_record(entries[place], r.StatResponse).stat
         if stat.mzxid in multis:
             entries[place] = h.with_stat(entries[place], r.StatResponse, mzxid=stat.mzxid - 1, version=stat.version - 1)
             return
@@ -170,8 +174,8 @@ def misses_a_delete(entries: list[Entry], rng: Random) -> None:
     for change in facts.changes:
         if change.kind != "delete" or change.entry.opcode != OpCode.DELETE:
             continue
-        for place in h.requests(entries, OpCode.EXISTS):
-            if h.zxid(entries[place]) == change.zxid:
+        for place in h.request_places(entries, OpCode.EXISTS):
+            if h.reply_zxid(entries[place]) == change.zxid:
                 body = r.ExistsRequest(change.path, False).encode()
                 entries[place] = h.with_stat(
                     h.request_at(entries, place)._replace(body=body),
@@ -186,7 +190,7 @@ def misses_a_delete(entries: list[Entry], rng: Random) -> None:
 
 def loses_a_node(entries: list[Entry], rng: Random) -> None:
     """A created node is missing."""
-    for place in rng.sample(places := h.requests(entries, OpCode.GET_DATA), len(places)):
+    for place in rng.sample(places := h.request_places(entries, OpCode.GET_DATA), len(places)):
         if _is_known(entries, place):
             entries[place] = h.with_error(entries[place], ErrorCode.NO_NODE)
             return
@@ -195,9 +199,9 @@ def loses_a_node(entries: list[Entry], rng: Random) -> None:
 
 def shows_other_data(entries: list[Entry], rng: Random) -> None:
     """A read shows data that was never written."""
-    for place in rng.sample(places := h.requests(entries, OpCode.GET_DATA), len(places)):
+    for place in rng.sample(places := h.request_places(entries, OpCode.GET_DATA), len(places)):
         if _is_known(entries, place):
-            answer = h.answer_of(entries[place], r.GetDataResponse)
+            answer = h.reply_record(entries[place], r.GetDataResponse)
             entries[place] = h.with_answer(entries[place], r.GetDataResponse(b"never", answer.stat))
             return
     raise AssertionError("no place for it")
@@ -205,9 +209,9 @@ def shows_other_data(entries: list[Entry], rng: Random) -> None:
 
 def shows_a_later_write(entries: list[Entry], rng: Random) -> None:
     """A read shows a write that never happened."""
-    for place in rng.sample(places := h.requests(entries, OpCode.EXISTS), len(places)):
-        stat = h.answer_of(entries[place], r.StatResponse).stat
-        if stat.mzxid < h.zxid(entries[place]) - 1 and _is_known(entries, place):
+    for place in rng.sample(places := h.request_places(entries, OpCode.EXISTS), len(places)):
+        stat = h.reply_record(entries[place], r.StatResponse).stat
+        if stat.mzxid < h.reply_zxid(entries[place]) - 1 and _is_known(entries, place):
             entries[place] = h.with_stat(entries[place], r.StatResponse, mzxid=stat.mzxid + 1, version=stat.version + 1)
             return
     raise AssertionError("no place for it")
@@ -215,8 +219,8 @@ def shows_a_later_write(entries: list[Entry], rng: Random) -> None:
 
 def shows_the_future(entries: list[Entry], rng: Random) -> None:
     """A read shows a write with a zxid after its own."""
-    place = rng.choice(h.requests(entries, OpCode.EXISTS))
-    entries[place] = h.with_stat(entries[place], r.StatResponse, mzxid=h.zxid(entries[place]) + 1)
+    place = rng.choice(h.request_places(entries, OpCode.EXISTS))
+    entries[place] = h.with_stat(entries[place], r.StatResponse, mzxid=h.reply_zxid(entries[place]) + 1)
 
 
 def loses_an_update(entries: list[Entry], rng: Random) -> None:
@@ -233,7 +237,7 @@ def loses_an_update(entries: list[Entry], rng: Random) -> None:
 
 def ignores_a_version(entries: list[Entry], rng: Random) -> None:
     """A conditional write is applied to a node with a different version."""
-    for place in h.requests(entries, OpCode.SET_DATA):
+    for place in h.request_places(entries, OpCode.SET_DATA):
         request = r.SetDataRequest.decode(h.request_at(entries, place).body)
         if request.version >= 0:
             body = r.SetDataRequest(request.path, request.data, request.version + 5).encode()
@@ -244,12 +248,12 @@ def ignores_a_version(entries: list[Entry], rng: Random) -> None:
 
 def refuses_the_right_version(entries: list[Entry], rng: Random) -> None:
     """A write with the correct version is refused, and so are writes that depend on it."""
-    for place in h.requests(entries, OpCode.SET_DATA):
+    for place in h.request_places(entries, OpCode.SET_DATA):
         request = r.SetDataRequest.decode(h.request_at(entries, place).body)
         facts = Facts.read(entries[:place])
         changes = [c for c in facts.changes if c.path == request.path]
         if request.version >= 0 and changes and changes[-1].version == request.version:
-            if facts.zxids.are_complete(changes[-1].zxid, h.zxid(entries[place]) - 1):
+            if facts.zxids.are_complete(changes[-1].zxid, h.reply_zxid(entries[place]) - 1):
                 entries[place] = h.with_error(entries[place], ErrorCode.BAD_VERSION)
                 del entries[place + 1 :]
                 return
@@ -275,9 +279,9 @@ def applies_half_a_failure(entries: list[Entry], rng: Random) -> None:
     """A failed transaction has set a node."""
     facts = Facts.read(entries)
     failed = {number for number, entry in facts.failed.items() if entry.opcode == OpCode.MULTI}
-    for place in h.requests(entries, OpCode.EXISTS):
-        stat = h.answer_of(entries[place], r.StatResponse).stat
-        between = [number for number in failed if stat.mzxid < number <= h.zxid(entries[place])]
+    for place in h.request_places(entries, OpCode.EXISTS):
+        stat = h.reply_record(entries[place], r.StatResponse).stat
+        between = [number for number in failed if stat.mzxid < number <= h.reply_zxid(entries[place])]
         if between:
             entries[place] = h.with_stat(entries[place], r.StatResponse, mzxid=between[0], version=stat.version + 1)
             return
@@ -318,9 +322,9 @@ def lists_too_many(entries: list[Entry], rng: Random) -> None:
 
 def _relist(entries: list[Entry], change_names: Callable[[list[str], str], list[str]], *, needs_gone: bool) -> None:
     facts = Facts.read(entries)
-    for place in h.requests(entries, OpCode.GET_CHILDREN):
-        at, path = h.zxid(entries[place]), h.path_of(entries[place])
-        names = h.answer_of(entries[place], r.GetChildrenResponse).children
+    for place in h.request_places(entries, OpCode.GET_CHILDREN):
+        at, path = h.reply_zxid(entries[place]), h.request_path(entries[place])
+        names = h.reply_record(entries[place], r.GetChildrenResponse).children
         since = facts.zxids.complete_since(at)
         family = [c for c in facts.changes if since <= c.zxid <= at and c.path.rpartition("/")[0] == path.rstrip("/")]
         last = {c.path.rpartition("/")[2]: c for c in family if c.kind in ("create", "delete")}
@@ -353,31 +357,31 @@ def sends_an_event_to_nobody(entries: list[Entry], rng: Random) -> None:
 
 
 PLANTS: Final[list[tuple[h.Plant, Rule]]] = [
-    (goes_back, clients.states_go_back),
-    (is_behind_its_client, clients.states_go_back),
-    (answers_out_of_order, clients.writes_out_of_order),
-    (gives_a_zxid_twice, clients.shared_zxids),
-    (serves_a_closed_session, clients.answers_to_closed_sessions),
-    (keeps_an_ephemeral, clients.ephemerals_of_closed_sessions),
-    (loses_an_ephemeral, nodes.nodes_contradict),
-    (misses_a_write, nodes.nodes_contradict),
-    (misses_a_part, nodes.nodes_contradict),
-    (misses_a_delete, nodes.nodes_contradict),
-    (loses_a_node, nodes.nodes_contradict),
-    (shows_other_data, nodes.nodes_contradict),
-    (shows_a_later_write, nodes.nodes_contradict),
-    (shows_the_future, nodes.nodes_contradict),
-    (loses_an_update, nodes.versions_are_lost),
-    (ignores_a_version, nodes.nodes_contradict),
-    (refuses_the_right_version, nodes.nodes_contradict),
-    (creates_twice, nodes.nodes_contradict),
-    (applies_half_a_failure, nodes.failed_writes_change_nodes),
-    (numbers_twice, families.sequences_repeat),
-    (numbers_backwards, families.sequences_repeat),
-    (lists_too_few, families.lists_contradict),
-    (lists_too_many, families.lists_contradict),
-    (loses_an_event, watches.watches_fail),
-    (sends_an_event_to_nobody, watches.watches_fail),
+    (goes_back, clients.find_backward_states),
+    (is_behind_its_client, clients.find_backward_states),
+    (answers_out_of_order, clients.find_reordered_writes),
+    (gives_a_zxid_twice, clients.find_shared_zxids),
+    (serves_a_closed_session, clients.find_answers_to_closed_sessions),
+    (keeps_an_ephemeral, clients.find_ephemerals_of_closed_sessions),
+    (loses_an_ephemeral, nodes.find_contradictory_nodes),
+    (misses_a_write, nodes.find_contradictory_nodes),
+    (misses_a_part, nodes.find_contradictory_nodes),
+    (misses_a_delete, nodes.find_contradictory_nodes),
+    (loses_a_node, nodes.find_contradictory_nodes),
+    (shows_other_data, nodes.find_contradictory_nodes),
+    (shows_a_later_write, nodes.find_contradictory_nodes),
+    (shows_the_future, nodes.find_contradictory_nodes),
+    (loses_an_update, nodes.find_lost_versions),
+    (ignores_a_version, nodes.find_contradictory_nodes),
+    (refuses_the_right_version, nodes.find_contradictory_nodes),
+    (creates_twice, nodes.find_contradictory_nodes),
+    (applies_half_a_failure, nodes.find_effects_of_failed_writes),
+    (numbers_twice, families.find_repeated_sequences),
+    (numbers_backwards, families.find_repeated_sequences),
+    (lists_too_few, families.find_contradictory_lists),
+    (lists_too_many, families.find_contradictory_lists),
+    (loses_an_event, watches.find_wrong_events),
+    (sends_an_event_to_nobody, watches.find_wrong_events),
 ]
 
 
@@ -411,47 +415,47 @@ def opens(client: int, session: int, zxid: int) -> RecordedRequest:
 def reads(client: int, zxid: int, mzxid: int, version: int, *, czxid: int = 1, pzxid: int = 1) -> RecordedRequest:
     """Return a read of /a that shows a node."""
     stat = r.Stat(czxid, mzxid, 0, 0, version, 0, 0, 0, 0, 0, pzxid)
-    return answered(client, zxid, OpCode.EXISTS, r.ExistsRequest("/a", False), r.StatResponse(stat))
+    return answered_request(client, zxid, OpCode.EXISTS, r.ExistsRequest("/a", False), r.StatResponse(stat))
 
 
 def misses(client: int, zxid: int) -> RecordedRequest:
     """Return a read of /a that fails with NO_NODE."""
     header = r.ReplyHeader(1, zxid, ErrorCode.NO_NODE).encode()
-    found = answered(client, zxid, OpCode.EXISTS, r.ExistsRequest("/a", False))
+    found = answered_request(client, zxid, OpCode.EXISTS, r.ExistsRequest("/a", False))
     return found._replace(reply=header, error=int(ErrorCode.NO_NODE))
 
 
 def writes(client: int, zxid: int, path: str, made: str | None = None, mode: int = 0) -> RecordedRequest:
     """Return a create."""
     request = r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, mode)
-    return answered(client, zxid, OpCode.CREATE, request, r.CreateResponse(made or path))
+    return answered_request(client, zxid, OpCode.CREATE, request, r.CreateResponse(made or path))
 
 
 def deletes(client: int, zxid: int, path: str) -> RecordedRequest:
     """Return a delete."""
-    return answered(client, zxid, OpCode.DELETE, r.DeleteRequest(path, -1))
+    return answered_request(client, zxid, OpCode.DELETE, r.DeleteRequest(path, -1))
 
 
 def sets(client: int, zxid: int, path: str, version: int) -> RecordedRequest:
     """Return a set whose answer has this version."""
-    stat = r.StatResponse(stat_of(zxid, version))
-    return answered(client, zxid, OpCode.SET_DATA, r.SetDataRequest(path, b"", -1), stat)
+    stat = r.StatResponse(make_stat(zxid, version))
+    return answered_request(client, zxid, OpCode.SET_DATA, r.SetDataRequest(path, b"", -1), stat)
 
 
 def lists(client: int, zxid: int, path: str, *names: str, count: int | None = None) -> RecordedRequest:
     """Return a list of children, optionally with a Stat that contains their count."""
     if count is None:
         answer = r.GetChildrenResponse(list(names))
-        return answered(client, zxid, OpCode.GET_CHILDREN, r.GetChildrenRequest(path, False), answer)
+        return answered_request(client, zxid, OpCode.GET_CHILDREN, r.GetChildrenRequest(path, False), answer)
     stat = r.Stat(1, 1, 0, 0, 0, 0, 0, 0, 0, count, 1)
     answer2 = r.GetChildren2Response(list(names), stat)
-    return answered(client, zxid, OpCode.GET_CHILDREN2, r.GetChildrenRequest(path, False), answer2)
+    return answered_request(client, zxid, OpCode.GET_CHILDREN2, r.GetChildrenRequest(path, False), answer2)
 
 
 def shows(client: int, zxid: int, path: str, data: bytes, size: int, owner: int = 0, czxid: int = 1) -> RecordedRequest:
     """Return a read of data, with this size and owner in its Stat."""
     stat = r.Stat(czxid, czxid, 0, 0, 0, 0, 0, owner, size, 0, czxid)
-    return answered(client, zxid, OpCode.GET_DATA, r.GetDataRequest(path, False), r.GetDataResponse(data, stat))
+    return answered_request(client, zxid, OpCode.GET_DATA, r.GetDataRequest(path, False), r.GetDataResponse(data, stat))
 
 
 def stat(client: int, zxid: int = 30, **fields: int) -> RecordedRequest:
@@ -459,66 +463,72 @@ def stat(client: int, zxid: int = 30, **fields: int) -> RecordedRequest:
     names = ("czxid", "mzxid", "ctime", "mtime", "version", "cversion", "aversion", "ephemeralOwner", "dataLength")
     values = {"czxid": 9, "mzxid": 9, "pzxid": 9, **fields}
     shown = r.Stat(*(values.get(name, 0) for name in (*names, "numChildren", "pzxid")))
-    return answered(client, zxid, OpCode.EXISTS, r.ExistsRequest("/a", False), r.StatResponse(shown))
+    return answered_request(client, zxid, OpCode.EXISTS, r.ExistsRequest("/a", False), r.StatResponse(shown))
 
 
-SET_AT_3: Final = r.ReplyHeader(1, 4, 0).encode() + r.StatResponse(stat_of(3, 1)).encode()
-BY_HAND: Final[list[tuple[str, Rule, list[Entry]]]] = [
-    ("an older node", clients.reads_go_back, [reads(1, 20, 9, 2), reads(1, 30, 8, 1)]),
-    ("older children", clients.reads_go_back, [reads(1, 20, 5, 1, pzxid=9), reads(1, 30, 5, 1, pzxid=8)]),
-    ("a node that was missing", clients.reads_go_back, [misses(1, 20), reads(1, 30, 9, 1, czxid=5)]),
-    ("writes of one client", clients.writes_out_of_order, [writes(1, 20, "/a"), writes(1, 19, "/b")]),
-    ("one session", clients.shared_sessions, [opens(1, 7, 10), opens(2, 7, 11)]),
-    ("a version of two writes", nodes.versions_are_lost, [reads(1, 20, 8, 3), reads(2, 30, 9, 3)]),
-    ("two deletes", nodes.nodes_contradict, [writes(1, 3, "/a"), deletes(1, 4, "/a"), deletes(2, 5, "/a")]),
-    ("a version left out", nodes.nodes_contradict, [writes(1, 3, "/a"), sets(1, 4, "/a", 2)]),
-    ("a child of nobody", families.lists_contradict, [writes(1, 3, "/a"), writes(1, 4, "/b"), lists(1, 4, "/a", "c")]),
-    ("a child twice", nodes.answers_are_impossible, [lists(1, 4, "/a", "b", "b")]),
-    ("too few children", nodes.answers_are_impossible, [lists(1, 4, "/a", "b", count=2)]),
-    ("data of another size", nodes.answers_are_impossible, [shows(1, 4, "/a", b"123", 4)]),
-    ("another path", nodes.answers_are_impossible, [writes(1, 4, "/a", "/b")]),
-    ("no number", nodes.answers_are_impossible, [writes(1, 4, "/a-", "/a-1", 2)]),
-    ("another owner", nodes.answers_are_impossible, [writes(1, 4, "/a", mode=1), shows(2, 5, "/a", b"", 0, 2, 4)]),
-    ("an owner", nodes.answers_are_impossible, [writes(1, 4, "/a"), shows(2, 5, "/a", b"", 0, 1, 4)]),
-    ("a czxid of the future", stats.stats_contradict, [stat(1, czxid=31, mzxid=30)]),
-    ("a pzxid of the future", stats.stats_contradict, [stat(1, pzxid=31)]),
-    ("a change before the creation", stats.stats_contradict, [stat(1, mzxid=8)]),
-    ("a set of another zxid", stats.stats_contradict, [sets(1, 4, "/a", 1)._replace(reply=SET_AT_3)]),
-    ("another ctime", stats.stats_contradict, [stat(1, ctime=1), stat(2, ctime=2)]),
-    ("another mtime", stats.stats_contradict, [stat(1, mtime=1), stat(2, mtime=2)]),
-    ("another length", stats.stats_contradict, [stat(1, dataLength=1), stat(2, dataLength=2)]),
-    ("another number of children", stats.stats_contradict, [stat(1, numChildren=1), stat(2, numChildren=2)]),
-    ("another cversion", stats.stats_contradict, [stat(1, cversion=1), stat(2, cversion=2)]),
-    ("a cversion that goes back", stats.stats_contradict, [stat(1, cversion=2), stat(2, pzxid=10, cversion=1)]),
-    ("an aversion that goes back", stats.stats_contradict, [stat(1, aversion=2), stat(2, 31, aversion=1)]),
-    ("a version that goes back", nodes.versions_are_lost, [reads(1, 20, 8, 3), reads(2, 30, 9, 2)]),
+SET_AT_3: Final = r.ReplyHeader(1, 4, 0).encode() + r.StatResponse(make_stat(3, 1)).encode()
+HANDWRITTEN_HISTORIES: Final[list[tuple[str, Rule, list[Entry]]]] = [
+    ("an older node", clients.find_backward_reads, [reads(1, 20, 9, 2), reads(1, 30, 8, 1)]),
+    ("older children", clients.find_backward_reads, [reads(1, 20, 5, 1, pzxid=9), reads(1, 30, 5, 1, pzxid=8)]),
+    ("a node that was missing", clients.find_backward_reads, [misses(1, 20), reads(1, 30, 9, 1, czxid=5)]),
+    ("writes of one client", clients.find_reordered_writes, [writes(1, 20, "/a"), writes(1, 19, "/b")]),
+    ("one session", clients.find_shared_sessions, [opens(1, 7, 10), opens(2, 7, 11)]),
+    ("a version of two writes", nodes.find_lost_versions, [reads(1, 20, 8, 3), reads(2, 30, 9, 3)]),
+    ("two deletes", nodes.find_contradictory_nodes, [writes(1, 3, "/a"), deletes(1, 4, "/a"), deletes(2, 5, "/a")]),
+    ("a version left out", nodes.find_contradictory_nodes, [writes(1, 3, "/a"), sets(1, 4, "/a", 2)]),
+    (
+        "a child of nobody",
+        families.find_contradictory_lists,
+        [writes(1, 3, "/a"), writes(1, 4, "/b"), lists(1, 4, "/a", "c")],
+    ),
+    ("a child twice", nodes.find_impossible_answers, [lists(1, 4, "/a", "b", "b")]),
+    ("too few children", nodes.find_impossible_answers, [lists(1, 4, "/a", "b", count=2)]),
+    ("data of another size", nodes.find_impossible_answers, [shows(1, 4, "/a", b"123", 4)]),
+    ("another path", nodes.find_impossible_answers, [writes(1, 4, "/a", "/b")]),
+    ("no number", nodes.find_impossible_answers, [writes(1, 4, "/a-", "/a-1", 2)]),
+    ("another owner", nodes.find_impossible_answers, [writes(1, 4, "/a", mode=1), shows(2, 5, "/a", b"", 0, 2, 4)]),
+    ("an owner", nodes.find_impossible_answers, [writes(1, 4, "/a"), shows(2, 5, "/a", b"", 0, 1, 4)]),
+    ("a czxid of the future", stats.find_contradictory_stats, [stat(1, czxid=31, mzxid=30)]),
+    ("a pzxid of the future", stats.find_contradictory_stats, [stat(1, pzxid=31)]),
+    ("a change before the creation", stats.find_contradictory_stats, [stat(1, mzxid=8)]),
+    ("a set of another zxid", stats.find_contradictory_stats, [sets(1, 4, "/a", 1)._replace(reply=SET_AT_3)]),
+    ("another ctime", stats.find_contradictory_stats, [stat(1, ctime=1), stat(2, ctime=2)]),
+    ("another mtime", stats.find_contradictory_stats, [stat(1, mtime=1), stat(2, mtime=2)]),
+    ("another length", stats.find_contradictory_stats, [stat(1, dataLength=1), stat(2, dataLength=2)]),
+    ("another number of children", stats.find_contradictory_stats, [stat(1, numChildren=1), stat(2, numChildren=2)]),
+    ("another cversion", stats.find_contradictory_stats, [stat(1, cversion=1), stat(2, cversion=2)]),
+    ("a cversion that goes back", stats.find_contradictory_stats, [stat(1, cversion=2), stat(2, pzxid=10, cversion=1)]),
+    ("an aversion that goes back", stats.find_contradictory_stats, [stat(1, aversion=2), stat(2, 31, aversion=1)]),
+    ("a version that goes back", nodes.find_lost_versions, [reads(1, 20, 8, 3), reads(2, 30, 9, 2)]),
 ]
 
 
-def test_overflow_and_recreated_node_are_accepted() -> None:
+def test_cversion_overflow_and_recreated_node_are_accepted() -> None:
     entries = [stat(1, cversion=2**31 - 1), stat(2, pzxid=10, cversion=-(2**31)), stat(3, czxid=20, mzxid=20, ctime=5)]
 
     assert check(entries) is None
 
 
-@pytest.mark.parametrize(("rule", "entries"), [row[1:] for row in BY_HAND], ids=[row[0] for row in BY_HAND])
-def test_violation_is_found_by_its_rule(rule: Rule, entries: list[Entry]) -> None:
+@pytest.mark.parametrize(
+    ("rule", "entries"), [row[1:] for row in HANDWRITTEN_HISTORIES], ids=[row[0] for row in HANDWRITTEN_HISTORIES]
+)
+def test_violation_is_found_only_by_its_rule(rule: Rule, entries: list[Entry]) -> None:
     finders = {each for each in RULES if next(each(Facts.read(entries)), None) is not None}
 
     assert rule in finders
-    assert finders <= {rule, clients.states_go_back}
+    assert finders <= {rule, clients.find_backward_states}
     assert check(entries) is not None
     assert len(entries) == 1 or check(entries[:-1]) is None
 
 
 def test_each_rule_has_violation_here_or_in_lock_tests() -> None:
-    tried = {rule for _, rule in PLANTS} | {rule for _, rule, _ in BY_HAND}
+    tried = {rule for _, rule in PLANTS} | {rule for _, rule, _ in HANDWRITTEN_HISTORIES}
 
-    assert set(RULES) - tried == {families.locks_are_shared}
+    assert set(RULES) - tried == {families.find_shared_locks}
 
 
 @pytest.mark.slow
 def test_most_random_changes_are_found() -> None:
-    shares = rates(tries=12, seed=1)
+    shares = detection_rates(tries=12, seed=1)
 
     assert sum(shares.values()) / len(shares) > 0.6, shares

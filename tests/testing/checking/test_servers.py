@@ -21,7 +21,7 @@ from zoolet.testing.cluster.real import RealCluster
 RELEASES = ["3.8", "3.9"]
 
 
-async def work(hosts: str, seed: int, count: int) -> None:
+async def run_operations(hosts: str, seed: int, count: int) -> None:
     """Run many operations and ignore failures."""
     rng = Random(seed)
     async with Client(hosts, timeout=8.0) as zk:
@@ -36,7 +36,7 @@ def run(endpoint: Any, between: Callable[[], object] = lambda: None, count: int 
     """Check the answers of an endpoint to three clients."""
 
     async def main() -> None:
-        clients = [asyncio.create_task(work(endpoint.hosts, seed, count)) for seed in range(3)]
+        clients = [asyncio.create_task(run_operations(endpoint.hosts, seed, count)) for seed in range(3)]
         await asyncio.sleep(0.3)
         await asyncio.to_thread(between)
         await asyncio.gather(*clients)
@@ -51,7 +51,7 @@ def test_history_of_embedded_server_is_accepted() -> None:
         run(server, lambda: server.drop("all"))
 
 
-def test_cluster_is_in_order_while_leaders_fail() -> None:
+def test_cluster_is_consistent_while_leaders_fail() -> None:
     def fail() -> None:
         cluster.stop_leader().start()
 
@@ -60,7 +60,7 @@ def test_cluster_is_in_order_while_leaders_fail() -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_real_server_is_in_order(release: str) -> None:
+def test_real_server_is_consistent(release: str) -> None:
     with ApacheZooKeeper(release=release) as apache, Proxy(apache.hosts) as proxy:
         run(proxy, lambda: proxy.drop("all"))
 

@@ -20,7 +20,7 @@ from zoolet.testing.cluster.replica import Replica
 from zoolet.testing.cluster.voting import Voting
 
 
-async def work(zk: Client, rng: Random, until: Callable[[], bool]) -> None:
+async def run_operations(zk: Client, rng: Random, until: Callable[[], bool]) -> None:
     """Read and write a few nodes, and ignore failures."""
     while not until():
         path = f"/n{rng.randrange(4)}"
@@ -64,7 +64,7 @@ async def disturb(cluster: Cluster, rng: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(effort(15, 60)))
-def test_history_of_cluster_under_faults_is_in_order(seed: int) -> None:
+def test_history_of_cluster_under_faults_is_accepted(seed: int) -> None:
     sim = Simulation(seed)
 
     async def main() -> None:
@@ -85,12 +85,14 @@ def test_history_of_cluster_under_faults_is_in_order(seed: int) -> None:
 
     async def run_client(cluster: Cluster, rng: Random) -> None:
         async with Client(cluster.hosts, timeout=5.0, operation_timeout=2.0) as zk:
-            await work(zk, rng, lambda: sim.time() > 21)
+            await run_operations(zk, rng, lambda: sim.time() > 21)
 
     sim.run(main())
 
 
-def test_member_skipping_transaction_is_found(clients: list[ScriptClient], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_finds_member_that_skips_transaction(
+    clients: list[ScriptClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
     apply = Replica.apply
 
     def skip(self: Replica, upto: int, log: list[object], first: int) -> None:
@@ -116,7 +118,9 @@ def test_member_skipping_transaction_is_found(clients: list[ScriptClient], monke
     assert "setData /a to b'2' -> ok: version 1" in found.story
 
 
-def test_leader_answering_before_quorum_is_found(clients: list[ScriptClient], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_finds_leader_that_answers_before_quorum(
+    clients: list[ScriptClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Voting, "is_quorum", lambda *_: True)
     with Cluster(3) as cluster, cluster.recording() as recording:
         leader = cluster.leader
@@ -138,7 +142,7 @@ def test_leader_answering_before_quorum_is_found(clients: list[ScriptClient], mo
     assert "does not show a write" in found.rule
 
 
-def test_read_of_earlier_state_is_found(clients: list[ScriptClient], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_finds_read_of_earlier_state(clients: list[ScriptClient], monkeypatch: pytest.MonkeyPatch) -> None:
     def at_once(self: Gateway, session_id: int, timeout_ms: int, answered: Callable[[object], object]) -> None:
         sessions = self.replica.engine.sessions
         answered(sessions.alive.get(session_id) or sessions.open(session_id, timeout_ms, 0))
@@ -163,7 +167,7 @@ def test_read_of_earlier_state_is_found(clients: list[ScriptClient], monkeypatch
     assert found.rule == "A client gets an answer from an earlier state than it has seen."
 
 
-def test_two_writes_with_one_zxid_are_found(clients: list[ScriptClient]) -> None:
+def test_checker_finds_two_writes_with_one_zxid(clients: list[ScriptClient]) -> None:
     with Cluster(3) as cluster, cluster.recording() as recording:
         clients[0].connect(cluster[0].port)
         clients[0].create("/a")

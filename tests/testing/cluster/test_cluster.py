@@ -1,4 +1,4 @@
-"""The methods of a Cluster, including those only for tests: cut links silently, pause a process, add members."""
+"""The methods of a Cluster, including methods that cut links silently, pause a process, and add members."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Literal
 import pytest
 from support import frames
 from support.script_client import ScriptClient
-from support.waiting import repeated
+from support.waiting import repeat_until_fast
 
 from zoolet.protocol import records as r
 from zoolet.protocol.errors import NodeExistsError, NoNodeError
@@ -20,12 +20,12 @@ from zoolet.testing.cluster import ensemble
 
 EPHEMERAL: Final = 1
 AGES_S: Final = 1000.0
-"""Seconds; longer than any test takes."""
+"""A duration in seconds that is longer than any test."""
 
 
 def test_three_members_start_in_milliseconds() -> None:
     times: list[float] = []
-    for _ in repeated(times, 0.01):
+    for _ in repeat_until_fast(times, 0.01):
         began = time.perf_counter()
         with Cluster(3):
             times.append(time.perf_counter() - began)
@@ -67,7 +67,7 @@ def test_invalid_cluster_is_refused(options: dict[str, object], message: str) ->
 # --- failures ---
 
 
-def test_other_member_leads_once_stop_leader_returns(cluster: Cluster) -> None:
+def test_another_member_leads_once_stop_leader_returns(cluster: Cluster) -> None:
     for epoch in range(2, 12):
         old = cluster.stop_leader()
         assert cluster.leader not in (None, old)
@@ -140,7 +140,7 @@ def test_leader_in_silent_partition_serves_only_reads(cluster: Cluster, clients:
     assert time.monotonic() - began > 0.2
 
 
-def test_unnoticed_partition_loses_nothing(cluster: Cluster, clients: list[ScriptClient]) -> None:
+def test_unnoticed_partition_loses_no_request(cluster: Cluster, clients: list[ScriptClient]) -> None:
     leader = cluster.leader
     assert leader is not None
     client = clients[0]
@@ -177,7 +177,9 @@ def test_requests_waiting_for_network_keep_order(cluster: Cluster, clients: list
 
 
 @pytest.mark.parametrize("compat", ["3.8", "3.9"])
-def test_forbidden_operation_fails_as_on_server(compat: Literal["3.8", "3.9"], clients: list[ScriptClient]) -> None:
+def test_internal_operation_fails_in_cluster_as_on_server(
+    compat: Literal["3.8", "3.9"], clients: list[ScriptClient]
+) -> None:
     answers = []
     with Cluster(3, compat=compat) as cluster, Server(compat=compat) as server:
         for client, port in zip(clients, (cluster[0].port, server.port), strict=False):
@@ -229,7 +231,7 @@ def test_report_shows_when_lag_of_leader_takes_effect(cluster: Cluster) -> None:
     assert f"{leader.hosts} follower, lags by 5 s" in cluster.report()
 
 
-def test_endless_lag_stops_with_heal(cluster: Cluster, clients: list[ScriptClient]) -> None:
+def test_heal_ends_endless_lag_of_follower(cluster: Cluster, clients: list[ScriptClient]) -> None:
     follower = cluster.followers[0]
     cluster.lag(follower.index, inf)
     cluster.create("/a")
@@ -242,17 +244,17 @@ def test_endless_lag_stops_with_heal(cluster: Cluster, clients: list[ScriptClien
         cluster.lag(0, -1)
 
 
-def test_lagging_member_gets_whole_state(cluster: Cluster) -> None:
+def test_member_that_missed_too_much_gets_whole_state(cluster: Cluster) -> None:
     follower = cluster.followers[0]
     follower.stop()
     for number in range(50):
         cluster.create(f"/n{number}")
-    before, ensemble.MAX_LOG = ensemble.MAX_LOG, 5
+    before, ensemble.MAX_LOGGED_TRANSACTIONS = ensemble.MAX_LOGGED_TRANSACTIONS, 5
     try:
         cluster.create("/last")
         follower.start()
     finally:
-        ensemble.MAX_LOG = before
+        ensemble.MAX_LOGGED_TRANSACTIONS = before
 
     assert len(follower.tree()) == 51
     assert follower.tree() == cluster.tree()
@@ -341,7 +343,7 @@ def test_last_voter_cannot_be_removed() -> None:
 # --- the methods of a server ---
 
 
-def test_changes_go_through_leader(cluster: Cluster) -> None:
+def test_changes_by_any_member_reach_all_members(cluster: Cluster) -> None:
     cluster.populate({"/app": {"a": b"1"}})
     cluster[0].create("/app/b", b"2")
     cluster.set("/app/a", b"3")
@@ -355,7 +357,7 @@ def test_changes_go_through_leader(cluster: Cluster) -> None:
         cluster.set("/none", b"")
 
 
-def test_fault_applies_at_all_members_or_one(cluster: Cluster, clients: list[ScriptClient]) -> None:
+def test_fault_applies_at_all_members_or_at_one(cluster: Cluster, clients: list[ScriptClient]) -> None:
     one, two = clients[:2]
     one.connect(cluster[0].port)
     two.connect(cluster[1].port)
@@ -384,7 +386,7 @@ def test_requests_of_all_members_are_recorded(cluster: Cluster, clients: list[Sc
     assert [op.op for op in cluster.ops(1)] == ["exists"]
 
 
-def test_session_calls_work_at_any_member(cluster: Cluster, clients: list[ScriptClient]) -> None:
+def test_session_calls_of_cluster_reach_session_at_any_member(cluster: Cluster, clients: list[ScriptClient]) -> None:
     one, two, three = clients[:3]
     for number, client in enumerate((one, two, three)):
         client.connect(cluster[number].port)
@@ -480,7 +482,7 @@ def test_cluster_call_on_member_raises_with_advice(cluster: Cluster, name: str, 
         getattr(cluster[0], name)(*arguments)
 
 
-def test_read_only_is_not_set_by_hand(cluster: Cluster) -> None:
+def test_set_read_only_of_cluster_raises(cluster: Cluster) -> None:
     for one in (cluster, cluster[0]):
         with pytest.raises(ValueError, match="without a quorum"):
             one.set_read_only(True)
@@ -500,7 +502,7 @@ def test_report_shows_leader_lag_and_isolation(cluster: Cluster) -> None:
     assert "/a" in report
 
 
-def test_leftovers_of_clients_are_listed_once(cluster: Cluster, clients: list[ScriptClient]) -> None:
+def test_cluster_lists_each_leak_once(cluster: Cluster, clients: list[ScriptClient]) -> None:
     clients[0].connect(cluster[0].port)
     clients[0].create("/e", b"", EPHEMERAL)
     clients[0].exists("/w", watch=True)
@@ -510,7 +512,7 @@ def test_leftovers_of_clients_are_listed_once(cluster: Cluster, clients: list[Sc
     assert [leak.split(" ")[0] for leak in leaks] == ["session", "ephemeral", "data"]
 
 
-def test_invalid_frame_closes_connection(cluster: Cluster, clients: list[ScriptClient]) -> None:
+def test_oversized_request_to_cluster_closes_connection(cluster: Cluster, clients: list[ScriptClient]) -> None:
     client, other = clients[:2]
     client.connect(cluster[0].port)
     client.send(OpCode.CREATE, b"-" * (3 << 20))

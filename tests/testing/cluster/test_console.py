@@ -22,7 +22,7 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def asked(cluster: Cluster, name: str, body: bytes | None = None) -> Any:
+def query_console(cluster: Cluster, name: str, body: bytes | None = None) -> Any:
     """Return the console's answer."""
     with urllib.request.urlopen(f"{cluster.admin_url}console/api/{name}", data=body, timeout=DEADLINE_S) as answer:
         return json.load(answer)
@@ -33,7 +33,7 @@ def test_console_shows_leader_unless_member_is_named(cluster: Cluster) -> None:
     assert leader is not None
     other = cluster.followers[0]
 
-    about, named = asked(cluster, "about"), asked(cluster, f"about?member={other.index}")
+    about, named = query_console(cluster, "about"), query_console(cluster, f"about?member={other.index}")
 
     assert (about["member"], about["name"]) == (leader.index, leader.hosts)
     assert (named["member"], named["name"]) == (other.index, other.hosts)
@@ -47,8 +47,8 @@ def test_each_member_shows_its_own_state(cluster: Cluster) -> None:
     cluster.lag(late.index, 1000)
     cluster.set("/a", b"new")
 
-    leads, follows = asked(cluster, "node?path=/a"), asked(cluster, f"node?path=/a&member={late.index}")
-    overview = asked(cluster, f"overview?member={late.index}")
+    leads, follows = query_console(cluster, "node?path=/a"), query_console(cluster, f"node?path=/a&member={late.index}")
+    overview = query_console(cluster, f"overview?member={late.index}")
 
     assert (leads["data"]["base64"], follows["data"]["base64"]) == ("bmV3", "b2xk")
     assert overview["mode"] == "follower"
@@ -59,7 +59,7 @@ def test_added_and_stopped_members_are_shown(cluster: Cluster) -> None:
     observer = cluster.add(role="observer")
     observer.stop()
 
-    overview = asked(cluster, f"overview?member={observer.index}")
+    overview = query_console(cluster, f"overview?member={observer.index}")
 
     assert overview["members"][observer.index]["status"] == "down"
     assert overview["member"] == observer.index
@@ -68,7 +68,7 @@ def test_added_and_stopped_members_are_shown(cluster: Cluster) -> None:
 @pytest.mark.parametrize("member", ["3", "-1", "x", "99999999999"])
 def test_missing_member_is_not_found(cluster: Cluster, member: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
-        asked(cluster, f"about?member={member}")
+        query_console(cluster, f"about?member={member}")
 
     assert refused.value.code == 404
     assert json.load(refused.value)["error"] == f"member must be an index from 0 to 2, not {member!r}"
@@ -76,7 +76,7 @@ def test_missing_member_is_not_found(cluster: Cluster, member: str) -> None:
 
 def test_member_console_refuses_changes(cluster: Cluster) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
-        asked(cluster, "change/create", json.dumps({"path": "/a", "base64": ""}).encode())
+        query_console(cluster, "change/create", json.dumps({"path": "/a", "base64": ""}).encode())
 
     assert refused.value.code == 404
     assert json.load(refused.value)["error"] == "unsupported action: create"

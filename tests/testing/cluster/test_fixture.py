@@ -97,7 +97,9 @@ def test_tls_clients_of_cluster_survive_leader_kill(project: pytest.Pytester) ->
         ("zoolet_cluster", "members=0", "members must be a number from 1 to 15, not 0"),
     ],
 )
-def test_option_of_other_fixture_is_refused(project: pytest.Pytester, fixture: str, option: str, message: str) -> None:
+def test_option_for_different_fixture_is_refused(
+    project: pytest.Pytester, fixture: str, option: str, message: str
+) -> None:
     project.makepyfile(
         f"""
         import pytest

@@ -18,7 +18,7 @@ AGES_S = 1000.0
 RECONFIG = {"reconfigEnabled": "true", "skipACL": "yes"}
 
 
-def others(cluster: Cluster, index: int) -> list[int]:
+def other_members(cluster: Cluster, index: int) -> list[int]:
     """Return all members but one."""
     return [member.index for member in cluster if member.index != index]
 
@@ -29,7 +29,7 @@ def test_events_missed_in_partition_arrive_after_heal(cluster: Cluster, clients:
     reader.connect(follower.port)
     writer.connect(cluster.followers[1].port)
     reader.exists("/a", watch=True)
-    cluster.partition([follower.index], others(cluster, follower.index), noticed_after=AGES_S)
+    cluster.partition([follower.index], other_members(cluster, follower.index), noticed_after=AGES_S)
     writer.create("/a")
 
     cluster.heal()
@@ -46,7 +46,7 @@ def test_restore_discards_uncommitted_writes(operation: str, cluster: Cluster, c
     assert leader is not None
     client = clients[0]
     client.connect(leader.port)
-    cluster.partition([leader.index], others(cluster, leader.index), noticed_after=AGES_S)
+    cluster.partition([leader.index], other_members(cluster, leader.index), noticed_after=AGES_S)
     if operation == "set":
         client.set("/a", b"x", -1, 0.05)
     else:
@@ -61,10 +61,10 @@ def test_restore_discards_uncommitted_writes(operation: str, cluster: Cluster, c
     assert client.create("/b") == "/b"
 
 
-def test_session_ids_contain_their_member(
+def test_session_id_contains_number_of_its_member(
     cluster: Cluster, clients: list[ScriptClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ensemble, "MAX_LOG", 5)
+    monkeypatch.setattr(ensemble, "MAX_LOGGED_TRANSACTIONS", 5)
     for client, member in zip(clients, cluster, strict=False):
         client.connect(member.port)
     cluster[0].kill()
@@ -120,17 +120,17 @@ def test_reset_restores_initial_votes(clients: list[ScriptClient]) -> None:
 def test_configuration_names_current_members(clients: list[ScriptClient]) -> None:
     with Cluster(3, config=RECONFIG) as cluster:
         cluster.restart(keep=False)
-        assert len(lines_of(cluster)) == 3
+        assert len(configuration_lines(cluster)) == 3
         leader = cluster.leader
         assert leader is not None
         cluster.remove(leader.index)
-        assert len(lines_of(cluster)) == 2
+        assert len(configuration_lines(cluster)) == 2
         assert [member.index for member in cluster] == [0, 1]
         cluster.create("/a")
         cluster.lag(cluster[0].index, 0.0)
 
 
-def lines_of(cluster: Cluster) -> list[str]:
+def configuration_lines(cluster: Cluster) -> list[str]:
     """Return the members that the configuration names."""
     data = cluster.tree("/zookeeper")["/zookeeper/config"].data or b""
     return [line for line in data.decode().splitlines() if line.startswith("server.")]
@@ -175,7 +175,7 @@ def test_heal_restarts_wait_for_read_only_mode(clients: list[ScriptClient]) -> N
         assert cluster[0].status == "read-only"
 
 
-# --- found by newcomers ---
+# --- defects that first-time users found ---
 
 
 def test_report_shows_partition(cluster: Cluster) -> None:
@@ -195,7 +195,7 @@ def test_unlisted_members_form_one_partition_group(cluster: Cluster) -> None:
             cluster.partition(*groups)  # type: ignore[arg-type]
 
 
-def test_change_without_quorum_is_refused(cluster: Cluster) -> None:
+def test_change_by_cluster_without_quorum_is_refused(cluster: Cluster) -> None:
     leader = cluster.leader
     assert leader is not None
     cluster.partition([leader], noticed_after=AGES_S)
@@ -220,7 +220,7 @@ def test_partition_is_noticed_despite_failed_members() -> None:
         assert cluster.leader not in (None, leader)
 
 
-def test_calls_accept_member_object(cluster: Cluster) -> None:
+def test_cluster_calls_accept_member_object(cluster: Cluster) -> None:
     follower = cluster.followers[0]
     cluster.transfer_leadership(follower)
     assert cluster.leader is follower
@@ -230,7 +230,7 @@ def test_calls_accept_member_object(cluster: Cluster) -> None:
     assert cluster.leader is not None
 
 
-def test_call_before_start_raises() -> None:
+def test_call_before_start_of_cluster_raises() -> None:
     cluster = Cluster(3)
     for call in (lambda: cluster.leader, lambda: cluster.followers, lambda: cluster[0].status, cluster.kill_leader):
         with pytest.raises(RuntimeError, match="not started; use it as 'with Cluster"):
@@ -238,7 +238,7 @@ def test_call_before_start_raises() -> None:
     assert repr(cluster[0]) == "<zoolet Member 0, not started>"
 
 
-# --- found by a maintainer of another project ---
+# --- defects that a maintainer of another project found ---
 
 
 def test_request_held_by_killed_member_is_not_executed(cluster: Cluster, clients: list[ScriptClient]) -> None:
@@ -274,7 +274,7 @@ def test_lone_returning_member_becomes_read_only(how: str) -> None:
         assert cluster[0].status == "read-only"
 
 
-def test_election_takes_its_time_under_faults() -> None:
+def test_heal_does_not_restart_election() -> None:
     with Cluster(3, clock="manual", election=0.5) as cluster:
         cluster.stop_leader()
         for _ in range(3):

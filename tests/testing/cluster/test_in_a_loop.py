@@ -10,10 +10,10 @@ from support.effort import effort
 from zoolet.client import Client
 from zoolet.testing import Cluster, Simulation
 
-# --- asyncio, virtual time ---
+# --- a cluster in asyncio code and in virtual time ---
 
 
-async def test_calls_work_in_running_loop() -> None:
+async def test_cluster_calls_work_in_running_loop() -> None:
     async with Cluster(3) as cluster, Client(cluster.hosts) as zk:
         await zk.create("/a", b"1")
         cluster.stop_leader()

@@ -87,7 +87,7 @@ def reset_and_stop(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("then", [stop, kill, start_and_kill, reset_and_stop])
 @pytest.mark.parametrize("whole", [True, False], ids=["cluster", "member"])
-def test_end_of_downtime_keeps_later_changes(whole: bool, then: Callable[[Cluster], None]) -> None:
+def test_end_of_downtime_does_not_undo_later_changes(whole: bool, then: Callable[[Cluster], None]) -> None:
     with Cluster(3, clock="manual") as cluster:
         (cluster if whole else cluster[0]).restart(downtime=5)
         then(cluster)
@@ -150,7 +150,7 @@ def test_events_are_withheld_at_member_added_later() -> None:
             cluster.wait_for(lambda: fault.hits == 1)
 
 
-def test_lag_counts_from_sending() -> None:
+def test_lag_counts_from_sending_of_transaction() -> None:
     with Cluster(3, clock="manual") as cluster:
         late = cluster.followers[0]
         cluster.populate({"/a": b"old"})
@@ -249,7 +249,7 @@ def test_requests_succeed_after_wait_for_client() -> None:
         zk.close()
 
 
-def test_client_is_back_only_at_its_member() -> None:
+def test_wait_for_client_succeeds_only_at_its_member() -> None:
     with Cluster(3) as cluster, Client(cluster[1].hosts) as zk:
         cluster[1].wait_for_client(zk)
         with pytest.raises(TimeoutError):

@@ -7,7 +7,7 @@ from support.embedded import ask
 from zoolet.testing import Cluster
 
 
-def monitored(port: int) -> dict[str, str]:
+def read_mntr(port: int) -> dict[str, str]:
     """Return the metrics in a member's answer to ``mntr``."""
     return dict(line.split("\t") for line in ask(port, b"mntr").decode().splitlines())
 
@@ -16,7 +16,7 @@ def test_mntr_shows_role_of_each_member() -> None:
     with Cluster(3, observers=1) as cluster:
         leader = cluster.leader
         assert leader is not None
-        shown = [monitored(member.port) for member in cluster]
+        shown = [read_mntr(member.port) for member in cluster]
         assert [each["zk_server_state"] for each in shown] == ["follower", "follower", "leader", "observer"]
         states = [each["zk_peer_state"] for each in shown]
         assert states == [f"{verb} - broadcast" for verb in ("following", "following", "leading", "observing")]
@@ -25,7 +25,7 @@ def test_mntr_shows_role_of_each_member() -> None:
 
         cluster.followers[0].stop()
 
-        leads = monitored(leader.port)
+        leads = read_mntr(leader.port)
         assert (leads["zk_synced_followers"], leads["zk_synced_observers"], leads["zk_learners"]) == ("1", "1", "2")
         assert leads["zk_pending_syncs"] == "0"
 

@@ -102,7 +102,7 @@ def test_fixture_runs_on_real_cluster(cluster: Cluster, project: pytest.Pytester
     assert list(cluster.tree()) == []
 
 
-def test_second_follower_is_not_stopped(cluster: Cluster, real: RealCluster) -> None:
+def test_stop_that_loses_quorum_of_real_cluster_is_refused(cluster: Cluster, real: RealCluster) -> None:
     first, second = real.followers
     first.kill()
     with pytest.raises(UnsupportedError, match="loses the quorum"):
@@ -112,7 +112,7 @@ def test_second_follower_is_not_stopped(cluster: Cluster, real: RealCluster) -> 
     second.start()
 
 
-def test_fixture_needs_as_many_hosts_as_members(cluster: Cluster, project: pytest.Pytester) -> None:
+def test_cluster_fixture_needs_as_many_hosts_as_members(cluster: Cluster, project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import pytest

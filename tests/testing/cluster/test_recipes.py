@@ -21,7 +21,7 @@ SEEDS = int(os.environ.get("ZOOLET_SCHEDULES") or effort(16, 60))
 
 
 class Holders:
-    """Counts the clients that believe, at the same time, that they hold a lease.
+    """A counter of the clients that believe at the same time that they hold a lease.
 
     Args:
         most: Maximum number of holders.
@@ -125,7 +125,7 @@ def test_counter_loses_no_addition_through_failovers() -> None:
                     await counter.add(1)
                     done.append(1)
                 except ZooKeeperError:
-                    done.append(0)  # the increment may have been applied
+                    done.append(0)  # an unknown outcome: the increment may have been applied
                 await asyncio.sleep(0.1)
 
     async def main() -> int:

@@ -17,7 +17,7 @@ from support import failover_scripts
 from support.apache import ALL_RELEASES
 from support.effort import effort
 from support.scripts import LOCAL, PLAIN, READ_ONLY, RECONFIG, Script
-from support.worlds import Apache, World, ZooletMembers
+from support.worlds import ApacheMembers, World, ZooletMembers
 
 assert failover_scripts  # importing it adds scripts to the groups
 GOLDEN: Final = Path(__file__).with_name("golden.json")
@@ -58,7 +58,7 @@ def test_cluster_behaves_like_three_servers(release: str, group: str, script: Sc
 def apache(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, World]]:
     """Three real servers, for the scripts of a group."""
     release, group = request.param
-    with Apache(release, GROUPS[group][1]) as world:
+    with ApacheMembers(release, GROUPS[group][1]) as world:
         yield release, group, world
 
 
