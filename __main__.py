@@ -19,15 +19,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _import(arguments)()
     _open_streams()
     replace_stdout()
-    gc.set_threshold(50_000)  # imports leave no garbage, and searching for it would take 4 % of a daemon's start
+    gc.set_threshold(50_000)  # imports create no garbage, but collections would take 4 % of a daemon's start
     try:
         try:
-            code = _command(sys.argv[1:])()
+            code = _import_command(sys.argv[1:])()
         except SystemExit as exit:  # raised by --help, --version and parser errors
             code = int(exit.code or 0)
         sys.stdout.flush()
         return code
-    except KeyboardInterrupt:  # the command does not handle Ctrl-C yet
+    except KeyboardInterrupt:  # Ctrl-C before the command handles it
         return 130
     except OutputError as error:
         discard_stdout()
@@ -36,10 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _command(words: Sequence[str]) -> Callable[[], int]:
-    """Import a command. During the import, Ctrl-C stops the program without a traceback."""
+def _import_command(words: Sequence[str]) -> Callable[[], int]:
+    """Import a command, and return the function that runs it. Ctrl-C during the import prints no traceback."""
     handler = signal.getsignal(signal.SIGINT)
-    if handler is not signal.default_int_handler:  # the parent process ignores the signal
+    if handler is not signal.default_int_handler:  # ignored by the parent process, or handled by a caller
         return _import(words)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -59,7 +59,7 @@ def _import(words: Sequence[str]) -> Callable[[], int]:
 
 
 def _open_streams() -> None:
-    """Open the standard streams that are closed; otherwise a connection would get one of their file descriptors."""
+    """Open /dev/null for each closed standard stream, because a connection must not get its file descriptor."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Install the committed code in every way, on every supported Python of this machine; print a table of the results:
+"""Installations of the committed code in every way, on every supported Python of this machine:
 
     make installs        make installs ARGS="--only 3.13 --ways wheel,uv"
 
 In each installation, it runs the command and opens the console. If the installation has a Python, it also imports every
-module and runs the test of a user. Before that, it looks for a wheel of every dependency, and builds two wheels at the
-same time, 20 times. The path of the clone contains a space. uv, pipx and PyInstaller come from the network.
+module and runs a user's test. Before that, it looks for a wheel of every dependency, and builds two wheels at the same
+time, 20 times. The path of the clone contains a space. uv, pipx and PyInstaller are downloaded. The result is a table.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 sys.path.insert(0, str(Path(__file__).parent))
-from pythons import ROOT, find, supported
+from pythons import ROOT, find_interpreters, supported
 
-BUILDS: Final = 20
+BUILD_ROUNDS: Final = 20
 EXTRAS: Final = "[admin,shell,tls]"
-TESTS: Final = ("pytest", "pytest-asyncio", "kazoo")
-TEST: Final = """
+TEST_PACKAGES: Final = ("pytest", "pytest-asyncio", "kazoo")
+USER_TEST: Final = """
 def test_kazoo(zoolet, zoolet_kazoo):
     zoolet_kazoo.create("/a")
     assert "/a" in zoolet.tree()
 """
-FROZEN: Final = """
+FROZEN_PROGRAM: Final = """
 import runpy, sys
 from zoolet.__main__ import main
 sys.exit(main())
@@ -50,18 +50,20 @@ dependencies = ["zoolet[admin,shell,tls]", "pytest", "pytest-asyncio", "kazoo"]
 [tool.uv.sources]
 zoolet = {{ path = "{}" }}
 """
-PAGE: Final = "import os, urllib.request as u; assert b'<script' in u.urlopen(os.environ['ZOOLET_ADMIN'] + '/').read()"
-STATUS: Final = f'''
+PAGE_CHECK: Final = (
+    "import os, urllib.request as u; assert b'<script' in u.urlopen(os.environ['ZOOLET_ADMIN'] + '/').read()"
+)
+STATUS_SCRIPT: Final = f'''
 set -e
 "$@" status "$ZOOLET_HOSTS"
 "$@" shell -server "$ZOOLET_HOSTS" ls /
-{shlex.quote(sys.executable)} -c "{PAGE}"
+{shlex.quote(sys.executable)} -c "{PAGE_CHECK}"
 '''
 Command = Sequence[str | Path]
 
 
-class Place(NamedTuple):
-    """Where to install.
+class InstallTarget(NamedTuple):
+    """The sources, the interpreter and the folder of an installation.
 
     Args:
         clone: The clone of the committed code.
@@ -76,8 +78,8 @@ class Place(NamedTuple):
     tools: Path
 
 
-class Installed(NamedTuple):
-    """An installation.
+class Installation(NamedTuple):
+    """An installed zoolet, and how to run it.
 
     Args:
         zoolet: The command.
@@ -91,7 +93,11 @@ class Installed(NamedTuple):
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> None:
-    """Run a command; raise an error with the end of its output if it fails."""
+    """Run a command, with *variables* added to the environment.
+
+    Raises:
+        RuntimeError: The command failed. The message contains the end of its output.
+    """
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
     done = subprocess.run(command, cwd=cwd, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
@@ -99,93 +105,93 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> None:
         raise RuntimeError(f"exit code {done.returncode} of {words}\n{done.stdout[-3000:].decode(errors='replace')}")
 
 
-def environment(place: Place, *packages: str | Path, tests: Sequence[str] = TESTS) -> Installed:
-    """Create a virtual environment with packages; pip must not need a compiler."""
+def environment(place: InstallTarget, *packages: str | Path, tests: Sequence[str] = TEST_PACKAGES) -> Installation:
+    """Create a virtual environment with packages that pip installs only from wheels."""
     run(place.python, "-m", "venv", place.folder / "venv", cwd=place.folder)
     bin = place.folder / "venv" / "bin"
     run(bin / "pip", "install", "-q", "--only-binary", ":all:", *packages, *tests, cwd=place.folder)
-    return Installed([bin / "zoolet"], bin / "python")
+    return Installation([bin / "zoolet"], bin / "python")
 
 
-def build(place: Place, kind: str) -> Path:
-    """Build an sdist or a wheel; return the file."""
+def build(place: InstallTarget, kind: str) -> Path:
+    """Build an sdist or a wheel, and return the file."""
     run(place.tools / "pyproject-build", f"--{kind}", "--outdir", place.folder / "dist", place.clone, cwd=place.folder)
     return next((place.folder / "dist").iterdir())
 
 
-def by_sdist(place: Place) -> Installed:
+def install_sdist(place: InstallTarget) -> Installation:
     """Install the sdist."""
     return environment(place, f"{build(place, 'sdist')}{EXTRAS}")
 
 
-def by_wheel(place: Place) -> Installed:
+def install_wheel(place: InstallTarget) -> Installation:
     """Install the wheel."""
     return environment(place, f"{build(place, 'wheel')}{EXTRAS}")
 
 
-def by_uv(place: Place) -> Installed:
-    """Depend on the clone by its path, in a project of uv."""
+def install_with_uv(place: InstallTarget) -> Installation:
+    """Create a uv project that depends on the clone by path, and install it."""
     (place.folder / "pyproject.toml").write_text(UV_PROJECT.format(place.clone))
     run(place.tools / "uv", "sync", "-q", "--python", place.python, cwd=place.folder)
     bin = place.folder / ".venv" / "bin"
-    return Installed([bin / "zoolet"], bin / "python")
+    return Installation([bin / "zoolet"], bin / "python")
 
 
-def by_pipx(place: Place) -> Installed:
+def install_with_pipx(place: InstallTarget) -> Installation:
     """Install only the command, with pipx."""
     homes = {"PIPX_HOME": str(place.folder / "home"), "PIPX_BIN_DIR": str(place.folder / "bin")}
     run(place.tools / "pipx", "install", "--python", place.python, f"{place.clone}{EXTRAS}", cwd=place.folder, **homes)
-    return Installed([place.folder / "bin" / "zoolet"], None)
+    return Installation([place.folder / "bin" / "zoolet"], None)
 
 
-def by_zipapp(place: Place) -> Installed:
-    """Put zoolet and its dependencies into one file, except cryptography, which must be a folder."""
+def build_zipapp(place: InstallTarget) -> Installation:
+    """Pack zoolet and its dependencies into one zipapp, except cryptography, which must be a folder."""
     app, file = place.folder / "app", place.folder / "zoolet.pyz"
     run(place.python, "-m", "pip", "install", "-q", "--target", app, f"{place.clone}[admin,shell]", cwd=place.folder)
     run(place.python, "-m", "zipapp", app, "-m", "zoolet.__main__:main", "-o", file, cwd=place.folder)
     run(place.python, "-m", "venv", place.folder / "venv", cwd=place.folder)
-    run(place.folder / "venv/bin/pip", "install", "-q", "cryptography", *TESTS, cwd=place.folder)
-    return Installed([place.python, file], place.folder / "venv" / "bin" / "python", str(file))
+    run(place.folder / "venv/bin/pip", "install", "-q", "cryptography", *TEST_PACKAGES, cwd=place.folder)
+    return Installation([place.python, file], place.folder / "venv" / "bin" / "python", str(file))
 
 
-def by_pyinstaller(place: Place) -> Installed:
+def freeze_with_pyinstaller(place: InstallTarget) -> Installation:
     """Freeze the command into a program without Python."""
     packages = environment(place, f"{place.clone}{EXTRAS}", "pyinstaller")
-    (place.folder / "frozen.py").write_text(FROZEN)
+    (place.folder / "frozen.py").write_text(FROZEN_PROGRAM)
     assert packages.python is not None
     run(packages.python, "-m", "PyInstaller", "--log-level", "ERROR", "frozen.py", cwd=place.folder)
-    return Installed([place.folder / "dist" / "frozen" / "frozen"], None)
+    return Installation([place.folder / "dist" / "frozen" / "frozen"], None)
 
 
-def by_old_pytest(place: Place) -> Installed:
-    """Install pytest 7. The fixtures work with pluggy 1.2, and are off with pluggy 1.0."""
+def install_old_pytest(place: InstallTarget) -> Installation:
+    """Install pytest 7, and run a test with pluggy 1.2, and with pluggy 1.0, which disables the fixtures."""
     python = environment(place, f"{place.clone}{EXTRAS}", tests=("pytest==7.4.4", "pluggy==1.2.0", "kazoo")).python
     assert python is not None
     test = place.folder / "test_user.py"
-    test.write_text(TEST)
+    test.write_text(USER_TEST)
     run(python, "-m", "pytest", "-q", cwd=place.folder)
     run(python, "-m", "pip", "install", "-q", "pluggy==1.0.0", cwd=place.folder)
     test.write_text("def test_nothing():\n    pass\n")
     run(python, "-m", "pytest", "-q", cwd=place.folder)
-    return Installed([python.with_name("zoolet")], None)
+    return Installation([python.with_name("zoolet")], None)
 
 
-WAYS: Final[dict[str, Callable[[Place], Installed]]] = {
+INSTALLERS: Final[dict[str, Callable[[InstallTarget], Installation]]] = {
     "path": lambda place: environment(place, f"{place.clone}{EXTRAS}"),
     "editable": lambda place: environment(place, "--editable", f"{place.clone}{EXTRAS}"),
     "git+file": lambda place: environment(place, f"zoolet{EXTRAS} @ git+file://localhost{quote(str(place.clone))}"),
-    "sdist": by_sdist,
-    "wheel": by_wheel,
-    "uv": by_uv,
-    "pipx": by_pipx,
-    "zipapp": by_zipapp,
-    "pyinstaller": by_pyinstaller,
-    "old pytest": by_old_pytest,
+    "sdist": install_sdist,
+    "wheel": install_wheel,
+    "uv": install_with_uv,
+    "pipx": install_with_pipx,
+    "zipapp": build_zipapp,
+    "pyinstaller": freeze_with_pyinstaller,
+    "old pytest": install_old_pytest,
 }
 
 
 def modules(clone: Path) -> list[str]:
-    """List the modules of zoolet."""
+    """Return the names of all modules of zoolet."""
     rooms = (path.parent for path in clone.glob("*/__init__.py"))
     files = (path.relative_to(clone).with_suffix("") for room in rooms for path in room.rglob("*.py"))
     return sorted(
@@ -193,41 +199,53 @@ def modules(clone: Path) -> list[str]:
     )
 
 
-def check(installed: Installed, names: list[str], folder: Path) -> None:
-    """Use an installation as its user does, in an empty folder."""
-    run(*installed.zoolet, "run", "--admin", "--", "sh", "-c", STATUS, "status", *installed.zoolet, cwd=folder)
+def check(installed: Installation, names: list[str], folder: Path) -> None:
+    """Use an installation as a user would: run commands, import all modules, and run a test.
+
+    Raises:
+        RuntimeError: A command failed.
+    """
+    run(*installed.zoolet, "run", "--admin", "--", "sh", "-c", STATUS_SCRIPT, "status", *installed.zoolet, cwd=folder)
     if installed.python is None:
         return
     variables = {"PYTHONPATH": installed.path} if installed.path else {}
     imports = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
     run(installed.python, "-c", imports, *names, cwd=folder, **variables)
-    (folder / "test_user.py").write_text(TEST)
+    (folder / "test_user.py").write_text(USER_TEST)
     run(installed.python, "-m", "pytest", "-q", cwd=folder, **variables)
 
 
-def build_at_same_time(place: Place) -> None:
-    """Build two wheels at the same time, several times. No file may be missing in any."""
+def build_at_same_time(place: InstallTarget) -> None:
+    """Build two wheels at the same time, several times, and check that no file is missing in any of them.
+
+    Raises:
+        RuntimeError: The wheels have different numbers of files.
+    """
     sizes = set()
-    for number in range(BUILDS):
+    for number in range(BUILD_ROUNDS):
         places = [place._replace(folder=place.folder / f"{number}-{name}") for name in ("first", "second")]
         for each in places:
             each.folder.mkdir()
         with ThreadPoolExecutor() as threads:
-            sizes |= {len(zipfile.ZipFile(wheel).namelist()) for wheel in threads.map(by_backend, places)}
+            sizes |= {len(zipfile.ZipFile(wheel).namelist()) for wheel in threads.map(build_without_isolation, places)}
     if len(sizes) > 1:
         raise RuntimeError(f"the wheels have different numbers of files: {sizes}")
-    print(f"{2 * BUILDS} wheels, two at a time: each has {sizes.pop()} files", flush=True)
+    print(f"{2 * BUILD_ROUNDS} wheels, two at a time: each has {sizes.pop()} files", flush=True)
 
 
-def by_backend(place: Place) -> Path:
-    """Build a wheel without the isolation that takes most of the time; return the file."""
+def build_without_isolation(place: InstallTarget) -> Path:
+    """Build a wheel without isolation, which would take most of the time. Return the file."""
     call = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
     run(place.tools / "python", "-c", call, place.folder, cwd=place.clone)
     return next(place.folder.glob("*.whl"))
 
 
-def resolve_wheels(place: Place, minors: Sequence[str]) -> None:
-    """Look for a wheel of every dependency, except for Java key stores: no supported Python needs a compiler."""
+def resolve_wheels(place: InstallTarget, minors: Sequence[str]) -> None:
+    """Check that every dependency has wheels for all supported versions, except the extra for Java key stores.
+
+    Raises:
+        RuntimeError: A dependency has no wheel.
+    """
     project = tomllib.loads((place.clone / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [word for extra in project["optional-dependencies"] if extra != "jks" for word in ("--extra", extra)]
     for minor in minors:
@@ -237,16 +255,16 @@ def resolve_wheels(place: Place, minors: Sequence[str]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run all; return the exit code."""
+    """Run all installations, print the table, and return the exit code."""
     parser = argparse.ArgumentParser(prog="make installs", description="Install zoolet in every way.")
     parser.add_argument("--only", default="", help="versions of Python that start with this, such as 3.13")
-    parser.add_argument("--ways", default=",".join(WAYS), help="some of the ways, separated by commas")
+    parser.add_argument("--ways", default=",".join(INSTALLERS), help="some of the ways, separated by commas")
     given = parser.parse_args(arguments)
     minors = supported((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    pythons = [each for each in find(minors, os.environ) if each.version.startswith(given.only)]
+    pythons = [each for each in find_interpreters(minors, os.environ) if each.version.startswith(given.only)]
     ways = given.ways.split(",")
-    if not pythons or not WAYS.keys() >= set(ways):
-        print(f"no Python was found, or a way is not one of {', '.join(WAYS)}", file=sys.stderr)
+    if not pythons or not INSTALLERS.keys() >= set(ways):
+        print(f"no Python was found, or a way is not one of {', '.join(INSTALLERS)}", file=sys.stderr)
         return 1
     print(f"{len(pythons) * len(ways)} installations, about half a minute each", flush=True)
     results: dict[str, list[str]] = {way: [] for way in ways}
@@ -258,16 +276,16 @@ def main(arguments: list[str]) -> int:
         tools = folder / "tools" / "bin"
         run(tools / "pip", "install", "-q", "uv", "pipx", "build", "setuptools>=77.0.1", cwd=folder)
         (folder / "builds").mkdir()
-        place = Place(clone, folder / "builds", pythons[0].path, tools)
+        place = InstallTarget(clone, folder / "builds", pythons[0].path, tools)
         resolve_wheels(place, minors)
         build_at_same_time(place)
         for python in pythons:
             for way in ways:
-                place = Place(clone, folder / f"{python.version} {way}", python.path, tools)
+                place = InstallTarget(clone, folder / f"{python.version} {way}", python.path, tools)
                 (place.folder / "work").mkdir(parents=True)
                 started = time.monotonic()
                 try:
-                    check(WAYS[way](place), modules(clone), place.folder / "work")
+                    check(INSTALLERS[way](place), modules(clone), place.folder / "work")
                     results[way].append(f"{time.monotonic() - started:.0f} s")
                 except (RuntimeError, OSError) as error:
                     print(f"{python.version} {way}: {error}", file=sys.stderr, flush=True)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Run a user's tests with many versions of pytest and its plugins; print a table of the results:
+"""A user's tests with many versions of pytest and its plugins, with a table of the results:
 
     make plugins        make plugins ARGS="--only django,xdist"
 
 Each row gets a new environment with the committed code. Its tests run twice: the second run replays recordings.
-The packages come from the network.
+The packages are downloaded.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from installs import Place, environment, run
+from installs import InstallTarget, environment, run
 from pythons import ROOT
 
 
 class Row(NamedTuple):
-    """One combination.
+    """One combination of packages, options and test files.
 
     Args:
         packages: Requirements for pip, in addition to zoolet and kazoo.
         options: Options of pytest.
-        files: Names of the test files; see :data:`FILES`.
+        files: Names of the test files; see :data:`TEST_FILES`.
     """
 
     packages: tuple[str, ...]
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     files: tuple[str, ...] = ("basic", "asyncio", "loops")
 
 
-FILES: Final = {
+TEST_FILES: Final = {
     "basic": """
 import os
 import pytest
@@ -125,35 +125,37 @@ class TestOne(ZooletTestCase, SimpleTestCase):
 class TestOther(TestOne): ...
 """,
 }
-NEWEST: Final = ("pytest", "pytest-asyncio")
+NEWEST_PACKAGES: Final = ("pytest", "pytest-asyncio")
 ROWS: Final = {
     "pytest 7.4": Row(("pytest==7.4.4", "pluggy==1.2.0", "pytest-asyncio==0.21.2"), files=("basic", "asyncio")),
     "pytest 8.0": Row(("pytest==8.0.2", "pytest-asyncio==0.23.8"), files=("basic", "asyncio")),
     "pytest 8.3": Row(("pytest==8.3.5", "pytest-asyncio==0.24.0")),
     "pytest 8.4": Row(("pytest==8.4.2", "pytest-asyncio==1.1.0")),
-    "newest": Row(NEWEST),
-    "xdist": Row((*NEWEST, "pytest-xdist"), ("-n", "2")),
-    "randomly": Row((*NEWEST, "pytest-randomly")),
-    "rerunfailures": Row((*NEWEST, "pytest-rerunfailures"), ("--reruns", "1"), ("basic", "asyncio", "loops", "flaky")),
-    "timeout by signal": Row((*NEWEST, "pytest-timeout"), ("--timeout", "60", "--timeout-method", "signal")),
-    "timeout by thread": Row((*NEWEST, "pytest-timeout"), ("--timeout", "60", "--timeout-method", "thread")),
-    "cov": Row((*NEWEST, "pytest-cov"), ("--cov=.",)),
-    "frozen time": Row((*NEWEST, "freezegun", "time-machine"), files=("basic", "asyncio", "frozen")),
-    "django": Row((*NEWEST, "pytest-django", "django"), ("--ds=settings",), ("basic", "asyncio", "django")),
+    "newest": Row(NEWEST_PACKAGES),
+    "xdist": Row((*NEWEST_PACKAGES, "pytest-xdist"), ("-n", "2")),
+    "randomly": Row((*NEWEST_PACKAGES, "pytest-randomly")),
+    "rerunfailures": Row(
+        (*NEWEST_PACKAGES, "pytest-rerunfailures"), ("--reruns", "1"), ("basic", "asyncio", "loops", "flaky")
+    ),
+    "timeout by signal": Row((*NEWEST_PACKAGES, "pytest-timeout"), ("--timeout", "60", "--timeout-method", "signal")),
+    "timeout by thread": Row((*NEWEST_PACKAGES, "pytest-timeout"), ("--timeout", "60", "--timeout-method", "thread")),
+    "cov": Row((*NEWEST_PACKAGES, "pytest-cov"), ("--cov=.",)),
+    "frozen time": Row((*NEWEST_PACKAGES, "freezegun", "time-machine"), files=("basic", "asyncio", "frozen")),
+    "django": Row((*NEWEST_PACKAGES, "pytest-django", "django"), ("--ds=settings",), ("basic", "asyncio", "django")),
 }
-INI: Final = "[pytest]\nasyncio_default_fixture_loop_scope = function\n"
+PYTEST_INI: Final = "[pytest]\nasyncio_default_fixture_loop_scope = function\n"
 
 
-def check(row: Row, place: Place) -> None:
-    """Install a row, and run its tests."""
+def check_row(row: Row, place: InstallTarget) -> None:
+    """Install the packages of a row, and run its tests twice."""
     python = environment(place, place.clone, tests=("kazoo", *row.packages)).python
     assert python is not None
     folder = place.folder / "user"
     folder.mkdir()
-    (folder / "pytest.ini").write_text(INI)
+    (folder / "pytest.ini").write_text(PYTEST_INI)
     (folder / "settings.py").write_text("SECRET_KEY = 'x'\n")
     for name in row.files:
-        (folder / f"test_{name}.py").write_text(FILES[name])
+        (folder / f"test_{name}.py").write_text(TEST_FILES[name])
     for _ in range(2):
         run(python, "-m", "pytest", "-q", *row.options, cwd=folder)
     if "django" in row.files:
@@ -162,7 +164,7 @@ def check(row: Row, place: Place) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run all; return the exit code."""
+    """Run all rows, print the table, and return the exit code."""
     parser = argparse.ArgumentParser(prog="make plugins", description="Test with pytest's versions and plugins.")
     parser.add_argument("--only", default=",".join(ROWS), help="some of the rows, separated by commas")
     names = parser.parse_args(arguments).only.split(",")
@@ -175,11 +177,11 @@ def main(arguments: list[str]) -> int:
         clone = Path(parent, "zoolet")
         run("git", "clone", "-q", ROOT, clone, cwd=Path(parent))
         for name in names:
-            place = Place(clone, Path(parent, name), Path(sys.executable), Path(parent))
+            place = InstallTarget(clone, Path(parent, name), Path(sys.executable), Path(parent))
             place.folder.mkdir()
             started = time.monotonic()
             try:
-                check(ROWS[name], place)
+                check_row(ROWS[name], place)
                 outcome = f"{time.monotonic() - started:.0f} s"
             except (RuntimeError, OSError, AssertionError) as error:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run pytest; if tests fail, run just these again, in one process with nothing else running:
+"""A run of pytest that repeats failed tests in one process, with nothing else running:
 
     make test RETRY=.ci/retry.py                    .ci/retry.py .venv/bin/pytest -n 4 ...
 
@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import Any
 
 MAX_FAILED = 20
-VARIABLE = "ZOOLET_OUTCOMES"
+OUTCOMES_VARIABLE = "ZOOLET_OUTCOMES"
 
 
 # --- the plugin ---
 
 
-class Outcomes:
-    """Writes the ids of failed and of passed tests into a file, and what kept tests from running."""
+class OutcomeRecorder:
+    """A pytest plugin that writes the failed and passed tests, and the causes of missing results, to a file."""
 
     def __init__(self, file: str) -> None:
         self._file = Path(file)
@@ -56,27 +56,28 @@ class Outcomes:
 
 
 def pytest_configure(config: Any) -> None:
-    file = os.environ.pop(VARIABLE, None)
+    file = os.environ.pop(OUTCOMES_VARIABLE, None)
     if file is not None:
-        os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"].partition(os.pathsep)[2]  # programs of tests do not need it
-        config.pluginmanager.register(Outcomes(file))
+        # The plugin's folder, which is first, is not for programs that the tests start.
+        os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"].partition(os.pathsep)[2]
+        config.pluginmanager.register(OutcomeRecorder(file))
 
 
 # --- the command ---
 
 
 def run(command: list[str], folder: str) -> tuple[int, dict[str, list[str]]]:
-    """Run pytest with the plugin; return its exit code and the outcomes."""
+    """Run pytest with the plugin. Return the exit code and the outcomes."""
     file = Path(folder) / "outcomes.json"
     file.unlink(missing_ok=True)
     path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, VARIABLE: str(file)}
+    environment = {**os.environ, "PYTHONPATH": path, OUTCOMES_VARIABLE: str(file)}
     code = subprocess.run([*command, "-p", "retry"], env=environment, check=False).returncode
     return code, json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"broken": ["pytest"]}
 
 
 def main(command: list[str]) -> int:
-    """Run the tests, and the failed ones again if there are few; return the exit code."""
+    """Run the tests. If only a few fail, run the failed tests again. Return the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         code, first = run([*command, "--maxfail=0"], folder)
         if code != 1:

@@ -1,4 +1,4 @@
-"""Attacks a daemon with a misbehaving client, and measures the effect on a well-behaved one.
+"""Attacks on a daemon by a misbehaving client, and their effect on a well-behaved client.
 
 Each attack gets its own daemon.
 
@@ -31,9 +31,9 @@ from typing import Any
 
 from adversary import cases as every_case
 from adversary.case import CASES, JAAS, Case, Report
-from adversary.target import ApacheTarget, Measured, Target
+from adversary.target import ApacheTarget, AttackMeasurements, Target
 
-assert every_case  # importing it fills CASES
+assert every_case  # the import itself matters: it fills CASES
 
 HEADER = f"{'attack':23} {'worst':>9} {'(idle)':>8} {'CPU ms':>6} {'RSS MB':>12}  result  what the attacker got"
 
@@ -50,9 +50,9 @@ def run(case: Case, jaas: str, *, apache: bool) -> dict[str, Any]:
             case.run(target, report)
         except (OSError, RuntimeError, AssertionError, ValueError) as error:
             report.failures.append(f"the attack broke off: {error!r}")
-        report.require(target.alive() or case.number == 17, "the server ended")  # attack 17 stops the server itself
+        report.require(target.alive() or case.number == 17, "the server ended")  # attack 17 stops the server
         log = target.log()
-    measured = target.measured or Measured()
+    measured = target.measured or AttackMeasurements()
     judge(case, measured, report)
     if target.stopped:
         report.failures.append(target.stopped)
@@ -71,8 +71,8 @@ def run(case: Case, jaas: str, *, apache: bool) -> dict[str, Any]:
     }
 
 
-def judge(case: Case, measured: Measured, report: Report) -> None:
-    """Compare the measurements with the limits."""
+def judge(case: Case, measured: AttackMeasurements, report: Report) -> None:
+    """Compare the measurements with the limits of the attack, and add failures to the report."""
     if case.latency_ms is not None and measured.worst_ms > case.latency_ms:
         report.failures.append(f"over {case.latency_ms:g} ms")
     if case.cpu_ms is not None and measured.worst_cpu_ms > case.cpu_ms:
@@ -81,8 +81,8 @@ def judge(case: Case, measured: Measured, report: Report) -> None:
         report.failures.append(f"over {case.rss_mb:g} MB")
 
 
-def line(row: dict[str, Any]) -> str:
-    """Return a row of the table."""
+def format_row(row: dict[str, Any]) -> str:
+    """Format a row of the report as a line of the table."""
     worst = "lost" if row["worst_ms"] is None else f"{row['worst_ms']:,.0f} ms" if row["worst_ms"] else "-"
     idle = f"{row['idle_ms']:.0f} ms" if row["idle_ms"] else "-"
     memory = f"{row['base_mb']:,.0f} > {row['peak_mb']:,.0f}" if row["base_mb"] else "-"
@@ -94,7 +94,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Attack and report."""
+    """Run the selected attacks, and print the table. Return 1 if any attack exceeded a limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="attacks of these numbers or names, comma between")
     parser.add_argument("--json", metavar="FILE", help="write the rows there too")
@@ -113,7 +113,7 @@ def main() -> int:
         jaas.flush()
         for case in cases:
             rows.append(run(case, jaas.name, apache=options.apache))
-            print(line(rows[-1]), flush=True)
+            print(format_row(rows[-1]), flush=True)
     if options.json:
         Path(options.json).write_text(json.dumps(rows, indent=1))
     missed = [row["attack"] for row in rows if row["failures"]]

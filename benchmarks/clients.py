@@ -1,10 +1,10 @@
-"""Compares clients for Python on the same zoolet server: zoolet's own, kazoo and aiozk.
+"""A comparison of Python clients on the same zoolet server: zoolet's own, kazoo and aiozk.
 
     python benchmarks/clients.py              three alternating rounds; a table, and benchmarks/out/clients.json
 
-If kazoo or aiozk (``pip install kazoo aiozk``) is missing, it is left out with a message. Both asyncio clients run on
-uvloop if it is installed. Sequential: one get after the other. Pipelined: 1,000 gets in flight. Server away: gets that
-are cancelled, while 10,000 others wait for a connection.
+A missing client (``pip install kazoo aiozk``) is skipped with a message. Both asyncio clients run on
+uvloop if it is installed. The rows are *sequential* (one get after the other), *pipelined* (1,000 gets in flight) and
+*server away* (gets that are cancelled while 10,000 others wait for a connection).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 OUT = Path(__file__).parent / "out"
-SEQUENTIAL = 3_000
-PIPELINED = 20_000
+SEQUENTIAL_GETS = 3_000
+PIPELINED_GETS = 20_000
 IN_FLIGHT = 1_000
-WAITING = 10_000
+WAITING_CALLS = 10_000
 PATH = "/bench"
 
 
@@ -34,9 +34,9 @@ async def zoolet_sequential(hosts: str) -> float:
 
     async with Client(hosts) as zk:
         started = time.perf_counter()
-        for _ in range(SEQUENTIAL):
+        for _ in range(SEQUENTIAL_GETS):
             await zk.get(PATH)
-        return SEQUENTIAL / (time.perf_counter() - started)
+        return SEQUENTIAL_GETS / (time.perf_counter() - started)
 
 
 async def zoolet_pipelined(hosts: str) -> float:
@@ -45,9 +45,9 @@ async def zoolet_pipelined(hosts: str) -> float:
 
     async with Client(hosts) as zk:
         started = time.perf_counter()
-        for _ in range(PIPELINED // IN_FLIGHT):
+        for _ in range(PIPELINED_GETS // IN_FLIGHT):
             await asyncio.gather(*[zk.get(PATH) for _ in range(IN_FLIGHT)])
-        return PIPELINED / (time.perf_counter() - started)
+        return PIPELINED_GETS / (time.perf_counter() - started)
 
 
 async def aiozk_sequential(hosts: str) -> float:
@@ -57,11 +57,11 @@ async def aiozk_sequential(hosts: str) -> float:
     zk = aiozk.ZKClient(hosts)
     await zk.start()
     started = time.perf_counter()
-    for _ in range(SEQUENTIAL):
+    for _ in range(SEQUENTIAL_GETS):
         await zk.get(PATH)
     took = time.perf_counter() - started
     await zk.close()
-    return SEQUENTIAL / took
+    return SEQUENTIAL_GETS / took
 
 
 async def aiozk_pipelined(hosts: str) -> float:
@@ -71,11 +71,11 @@ async def aiozk_pipelined(hosts: str) -> float:
     zk = aiozk.ZKClient(hosts)
     await zk.start()
     started = time.perf_counter()
-    for _ in range(PIPELINED // IN_FLIGHT):
+    for _ in range(PIPELINED_GETS // IN_FLIGHT):
         await asyncio.gather(*[zk.get(PATH) for _ in range(IN_FLIGHT)])
     took = time.perf_counter() - started
     await zk.close()
-    return PIPELINED / took
+    return PIPELINED_GETS / took
 
 
 def kazoo_sequential(hosts: str) -> float:
@@ -85,12 +85,12 @@ def kazoo_sequential(hosts: str) -> float:
     zk = KazooClient(hosts)
     zk.start()
     started = time.perf_counter()
-    for _ in range(SEQUENTIAL):
+    for _ in range(SEQUENTIAL_GETS):
         zk.get(PATH)
     took = time.perf_counter() - started
     zk.stop()
     zk.close()
-    return SEQUENTIAL / took
+    return SEQUENTIAL_GETS / took
 
 
 def kazoo_pipelined(hosts: str) -> float:
@@ -100,33 +100,33 @@ def kazoo_pipelined(hosts: str) -> float:
     zk = KazooClient(hosts)
     zk.start()
     started = time.perf_counter()
-    for _ in range(PIPELINED // IN_FLIGHT):
+    for _ in range(PIPELINED_GETS // IN_FLIGHT):
         for call in [zk.get_async(PATH) for _ in range(IN_FLIGHT)]:
             call.get()
     took = time.perf_counter() - started
     zk.stop()
     zk.close()
-    return PIPELINED / took
+    return PIPELINED_GETS / took
 
 
 async def zoolet_away(hosts: str) -> float:
-    """Measure calls that are made while the server is away, and cancelled, with 10,000 others waiting."""
+    """Measure calls that are made and cancelled while the server is away and 10,000 other calls wait."""
     from zoolet.client import Client
 
     zk: Client[bytes] = Client("127.0.0.1:1")
     await zk.start(wait=False)
     try:
-        waiting = [zk.get(PATH) for _ in range(WAITING)]
+        waiting = [zk.get(PATH) for _ in range(WAITING_CALLS)]
         await asyncio.sleep(0)
         started = time.perf_counter()
-        for _ in range(SEQUENTIAL):
+        for _ in range(SEQUENTIAL_GETS):
             call = zk.get(PATH)
-            await asyncio.sleep(0)  # an iteration of the event loop, as for a program that awaits each call
+            await asyncio.sleep(0)  # one iteration of the event loop per call, as in a program that awaits each call
             call.cancel()
         took = time.perf_counter() - started
         for call in waiting:
             call.cancel()
-        return SEQUENTIAL / took
+        return SEQUENTIAL_GETS / took
     finally:
         await zk.aclose()
 
@@ -144,11 +144,11 @@ def run(measure: Callable[[str], Any], hosts: str) -> float:
     result = measure(hosts)
     if not asyncio.iscoroutine(result):
         return float(result)
-    return float(on_fastest_loop(result))
+    return float(run_on_fastest_loop(result))
 
 
-def on_fastest_loop(main: Coroutine[Any, Any, float]) -> float:
-    """Run a coroutine on uvloop, or on asyncio's own loop if uvloop is not installed."""
+def run_on_fastest_loop(main: Coroutine[Any, Any, float]) -> float:
+    """Run a coroutine on uvloop if it is installed, otherwise on asyncio's loop. Return its result."""
     try:
         import uvloop
     except ImportError:
@@ -157,8 +157,8 @@ def on_fastest_loop(main: Coroutine[Any, Any, float]) -> float:
         return runner.run(main)
 
 
-def available(names: list[str]) -> list[str]:
-    """Keep the clients that are installed."""
+def installed_clients(names: list[str]) -> list[str]:
+    """Return the clients that are installed, and print a message for each missing client."""
     found = []
     for name in names:
         try:
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one", nargs=3, metavar=("ROW", "CLIENT", "HOSTS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:  # in a separate process, because a client's threads would slow down the other clients
+    if options.one:  # this is the separate process of a client, whose threads must not slow down the others
         row, client, hosts = options.one
         print(run(ROWS[row][client], hosts))
         return
@@ -202,7 +202,7 @@ def measure(hosts: str, rounds: int) -> dict[str, dict[str, float]]:
 
     with Client(hosts) as zk:
         zk.create(PATH, b"x" * 100)
-    clients = available(list(ROWS["sequential"]))
+    clients = installed_clients(list(ROWS["sequential"]))
     found: dict[str, dict[str, float]] = {}
     for row in ROWS:
         samples: dict[str, list[float]] = {client: [] for client in clients if client in ROWS[row]}

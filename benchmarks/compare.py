@@ -1,4 +1,4 @@
-"""Compares the CPU cost of operations in the checkout and in a different commit, measured alternately.
+"""A comparison of the CPU cost of operations in the checkout and in a different commit, measured alternately.
 
     make bench-compare REV=HEAD~1             all rows, seven rounds; about ten minutes
     python benchmarks/compare.py REV --only get,lock --rounds 5
@@ -32,16 +32,16 @@ THRESHOLD: Final = 0.03
 """Minimum difference of the median ratio from 1 for a verdict."""
 MIN_ROUNDS: Final = 5
 """Minimum number of rounds for a verdict."""
-SHARE: Final = 0.8
+AGREEING_SHARE: Final = 0.8
 """Share of the rounds that must agree."""
-REQUESTS: Final = 40_000
-"""Maximum number of requests that one round makes of a row in load.py."""
-LEAST_REQUESTS: Final = 15_000
-"""Minimum number of requests, to exceed the clock's resolution by far. Sessions and fan-outs cost enough anyway."""
+MAX_REQUESTS: Final = 40_000
+"""Maximum number of requests per round, for the rows of load.py."""
+MIN_REQUESTS: Final = 15_000
+"""Minimum number of requests per round, well above the clock's resolution. Sessions and fan-outs cost enough anyway."""
 
 
 class Verdict(NamedTuple):
-    """The comparison of a row.
+    """The result of the comparison of a row.
 
     Args:
         word: ``slower``, ``faster`` or ``equal``.
@@ -57,15 +57,15 @@ class Verdict(NamedTuple):
 
 
 def verdict(here: list[float], there: list[float]) -> Verdict:
-    """Compare the costs of a row, measured in pairs."""
+    """Compare the costs of a row in the checkout and in the other commit, measured in pairs."""
     ratios = [one / other for one, other in zip(here, there, strict=True)]
     middle = statistics.median(ratios)
     word = "equal"
     if len(ratios) < MIN_ROUNDS:
         return Verdict(word, middle, min(ratios), max(ratios))
-    if middle > 1 + THRESHOLD and sum(ratio > 1 for ratio in ratios) >= SHARE * len(ratios):
+    if middle > 1 + THRESHOLD and sum(ratio > 1 for ratio in ratios) >= AGREEING_SHARE * len(ratios):
         word = "slower"
-    elif middle < 1 - THRESHOLD and sum(ratio < 1 for ratio in ratios) >= SHARE * len(ratios):
+    elif middle < 1 - THRESHOLD and sum(ratio < 1 for ratio in ratios) >= AGREEING_SHARE * len(ratios):
         word = "faster"
     return Verdict(word, middle, min(ratios), max(ratios))
 
@@ -73,7 +73,7 @@ def verdict(here: list[float], there: list[float]) -> Verdict:
 # --- measurements: nanoseconds of CPU per operation ---
 
 
-def in_process(row: str) -> float:
+def measure_in_process(row: str) -> float:
     """Measure a request without a socket."""
     import inproc
 
@@ -84,10 +84,10 @@ IN_FLIGHT: Final = 1_000
 """Number of calls in flight in the pipelined row."""
 Operation = Callable[[], Any]
 Measure = Callable[..., Any]
-"""Function with the parameters of :func:`cpu`, which runs an operation repeatedly and returns the row's result."""
+"""A function like :func:`measure_cpu_ns`, which runs an operation repeatedly, and returns the result of the row."""
 
 
-async def gets(hosts: str, measure: Measure) -> Any:
+async def measure_gets(hosts: str, measure: Measure) -> Any:
     """Measure gets of the asyncio client, one after another."""
     from zoolet.client import Client
 
@@ -95,15 +95,15 @@ async def gets(hosts: str, measure: Measure) -> Any:
         return await measure(3_000, lambda: zk.get("/"))
 
 
-async def pipelined(hosts: str, measure: Measure) -> Any:
-    """Measure 1,000 gets of the asyncio client, all in flight."""
+async def measure_pipelined_gets(hosts: str, measure: Measure) -> Any:
+    """Measure gets of the asyncio client, with 1,000 in flight."""
     from zoolet.client import Client
 
     async with Client(hosts) as zk:
         return await measure(20, lambda: asyncio.gather(*[zk.get("/") for _ in range(IN_FLIGHT)]), IN_FLIGHT)
 
 
-async def creates(hosts: str, measure: Measure) -> Any:
+async def measure_creates(hosts: str, measure: Measure) -> Any:
     """Measure creates of sequential ephemeral nodes with the asyncio client, one at a time."""
     from zoolet.client import Client
 
@@ -111,7 +111,7 @@ async def creates(hosts: str, measure: Measure) -> Any:
         return await measure(2_000, lambda: zk.create("/c-", b"x" * 100, ephemeral=True, sequential=True))
 
 
-async def locks(hosts: str, measure: Measure) -> Any:
+async def measure_locks(hosts: str, measure: Measure) -> Any:
     """Measure acquiring and releasing a lock without contention."""
     from zoolet.client import Client
 
@@ -125,8 +125,8 @@ async def locks(hosts: str, measure: Measure) -> Any:
         return await measure(600, once)
 
 
-async def embedded(hosts: str, measure: Measure) -> Any:
-    """Measure sets on a server in the same process, including the server's part."""
+async def measure_embedded_server(hosts: str, measure: Measure) -> Any:
+    """Measure sets of a client and its server in the same process, including the cost of the server."""
     from zoolet.client import Client
     from zoolet.testing import Server
 
@@ -134,8 +134,8 @@ async def embedded(hosts: str, measure: Measure) -> Any:
         return await measure(2_000, lambda: zk.set("/", b"x" * 100))
 
 
-async def blocking(hosts: str, measure: Measure) -> Any:
-    """Measure gets of the client for threads, 20 at a time."""
+async def measure_blocking_gets(hosts: str, measure: Measure) -> Any:
+    """Measure gets of the blocking client, 20 per operation."""
     from zoolet.client.blocking import Client
 
     with Client(hosts) as zk:
@@ -147,7 +147,7 @@ async def blocking(hosts: str, measure: Measure) -> Any:
         return await measure(100, some, 20)
 
 
-async def cpu(count: int, do: Operation, parts: int = 1) -> float:
+async def measure_cpu_ns(count: int, do: Operation, parts: int = 1) -> float:
     """Run an operation *count* times after a warm-up, and return the nanoseconds of CPU per part of an operation."""
     for _ in range(max(1, count // 10)):
         await do()
@@ -159,12 +159,12 @@ async def cpu(count: int, do: Operation, parts: int = 1) -> float:
 
 IN_PROCESS: Final = ("ping", "get", "exists", "children", "set", "create", "seq", "delete", "multi")
 CLIENTS: Final[dict[str, Callable[[str, Measure], Coroutine[Any, Any, Any]]]] = {
-    "client get": gets,
-    "client get, 1,000 in flight": pipelined,
-    "client create": creates,
-    "client lock": locks,
-    "client and embedded server set": embedded,
-    "client for threads get": blocking,
+    "client get": measure_gets,
+    "client get, 1,000 in flight": measure_pipelined_gets,
+    "client create": measure_creates,
+    "client lock": measure_locks,
+    "client and embedded server set": measure_embedded_server,
+    "client for threads get": measure_blocking_gets,
 }
 
 
@@ -174,15 +174,15 @@ def one(row: str, hosts: str) -> float:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return float(runner.run(CLIENTS[row](hosts, cpu)))
-    return in_process(row.removeprefix("in process "))
+            return float(runner.run(CLIENTS[row](hosts, measure_cpu_ns)))
+    return measure_in_process(row.removeprefix("in process "))
 
 
 # --- both revisions ---
 
 
 class Revision:
-    """One of the two revisions, with its own daemon.
+    """A revision to measure, with its own daemon.
 
     Args:
         folder: Folder that contains the revision's package, ``zoolet``.
@@ -202,21 +202,21 @@ class Revision:
             return None
         return float(done.stdout)
 
-    def under_load(self, generator: list[str], row: load.Row) -> float:
+    def measure_under_load(self, generator: list[str], row: load.Row) -> float:
         """Measure the daemon's CPU per operation under a load."""
-        total = row.total if row.op in ("fanout", "connect") else min(max(row.total, LEAST_REQUESTS), REQUESTS)
+        total = row.total if row.op in ("fanout", "connect") else min(max(row.total, MIN_REQUESTS), MAX_REQUESTS)
         before = self.daemon.cpu_ns()
         load.run(generator, self.daemon, row, total)
         return (self.daemon.cpu_ns() - before) / total
 
 
-def checked_out(commit: str, folder: Path) -> Path:
-    """Write a commit's files to a place where they can be imported, and return the folder."""
+def extract_commit(commit: str, folder: Path) -> Path:
+    """Extract the files of a commit, as an importable package in *folder*. Return the folder."""
     package = folder / "zoolet"
     package.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", commit], cwd=HERE.parent, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x", "-C", str(package)], input=archive, check=True)
-    # Early commits do not contain these files. Without them, the installed package would be measured.
+    # Early commits lack these files, and the installed package would be measured instead.
     (package / "__init__.py").touch()
     if not (package / "__main__.py").exists():
         (package / "__main__.py").write_text("from runpy import run_module\nrun_module('zoolet.server')\n")
@@ -224,30 +224,30 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 
 def link_checkout(folder: Path) -> Path:
-    """Link the checkout to a place where it can be imported, and return the folder."""
+    """Link the checkout, as an importable package in *folder*. Return the folder."""
     folder.mkdir()
     (folder / "zoolet").symlink_to(HERE.parent)
     return folder
 
 
 def measures(generator: list[str], hosts: str) -> dict[str, Callable[[Revision], float | None]]:
-    """Return the function that measures each row."""
+    """Return the function that measures a row, by the name of the row."""
     found: dict[str, Callable[[Revision], float | None]] = {}
     for row in [*(f"in process {name}" for name in IN_PROCESS), *CLIENTS]:
         found[row] = lambda revision, row=row: revision.one(row, hosts)  # type: ignore[misc]
     for line in load.ROWS:
-        found[f"daemon {line.name}"] = lambda revision, line=line: revision.under_load(generator, line)  # type: ignore[misc]
+        found[f"daemon {line.name}"] = lambda revision, line=line: revision.measure_under_load(generator, line)  # type: ignore[misc]
     return found
 
 
 def compare(commit: str, rounds: int, only: list[str]) -> bool:
-    """Measure and print each row, and return whether any is slower."""
+    """Measure and print each row. Return whether any row is slower in the checkout."""
     generator = load.generator()
     slower = False
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zoolet-compare-")))
         here = Revision(link_checkout(folder / "here"), stack)
-        there = Revision(checked_out(commit, folder / "there"), stack)
+        there = Revision(extract_commit(commit, folder / "there"), stack)
         rows = measures(generator, f"127.0.0.1:{here.daemon.port}")
         print(f"{'CPU for an operation':42} {'checkout':>12} {commit[:12]:>12}   ratio (lowest to highest)")
         for name, measure in rows.items():
@@ -273,7 +273,7 @@ def compare(commit: str, rounds: int, only: list[str]) -> bool:
 
 
 def main() -> int:
-    """Compare, or measure one row."""
+    """Compare the revisions, or measure one row for the comparison. Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", nargs="?", default="HEAD", help="the other commit (default HEAD)")
     parser.add_argument("--rounds", type=int, default=7, help="turns for each row (default 7)")

@@ -1,4 +1,4 @@
-"""Many processes contend for one kazoo Lock: how fast it changes hands, and whether it ever has two holders.
+"""Contention of many processes for one kazoo Lock: how fast it changes hands, and whether it ever has two holders.
 
     python benchmarks/contention.py --hosts 127.0.0.1:2181 --processes 8 --rounds 200
     python benchmarks/contention.py --hosts 127.0.0.1:2181 --processes 8 --rounds 200 --kill-every 3 --session-timeout 2
@@ -48,19 +48,19 @@ from typing import Final
 from kazoo.client import KazooClient
 
 ALLOWANCE_S: Final = 0.25
-DEADLINE_S: Final = 600.0  # for the whole run; reached only on failure
+DEADLINE_S: Final = 600.0  # maximum time of a run, which only a failing run reaches
 
 # --- a worker ---
 
 
 def work(hosts: str, name: str, rounds: int, journal: Path, session_timeout: float) -> None:
-    """Take the lock *rounds* times and count. Runs in a separate process.
+    """Run a worker, in a separate process: take the lock *rounds* times, and increment the counter each time.
 
     Args:
         hosts: Address of the server, with the chroot of this run.
         name: Name of the worker, unique in this run.
         rounds: Number of increments.
-        journal: File that the worker reports its progress in.
+        journal: File for the journal of the worker.
         session_timeout: Session timeout in seconds.
     """
     client = KazooClient(hosts, timeout=session_timeout)
@@ -79,7 +79,7 @@ def work(hosts: str, name: str, rounds: int, journal: Path, session_timeout: flo
 def increment(client: KazooClient, me: bytes, log: Callable[[bytes], object]) -> None:
     """Increment the counter while holding the lock, and check that no other worker holds it."""
     holder, _ = client.get("/holder")
-    if holder and not client.exists(f"/dead/{name_of(holder)}"):
+    if holder and not client.exists(f"/dead/{holder_name(holder)}"):
         log(b"violation: entered while it was held by %b\n" % holder)
     client.set("/holder", me)
     log(b"begun\n")
@@ -94,7 +94,7 @@ def increment(client: KazooClient, me: bytes, log: Callable[[bytes], object]) ->
     client.set("/holder", b"")
 
 
-def name_of(holder: bytes) -> str:
+def holder_name(holder: bytes) -> str:
     """Return the worker's name from the data of ``/holder``: name, space, pid."""
     return holder.decode().split()[0]
 
@@ -112,10 +112,10 @@ class Result:
         acknowledged: Number of increments that the server has acknowledged.
         seconds: Seconds from the opening of the gate to the exit of the last worker.
         kills: Number of killed holders.
-        worst_handover_s: Maximum number of seconds from a kill to the next holder, or None without kills.
+        worst_handover_s: Maximum number of seconds from a kill to the next holder, or None if no holder was killed.
         limit_s: Maximum number of seconds of a handover: session timeout, tick, and ``ALLOWANCE_S``.
         violations: Number of times that two holders were seen.
-        broken: Descriptions of the broken rules. The rules are in this module's docstring.
+        broken: Descriptions of the broken rules, which the docstring of this module lists.
     """
 
     processes: int
@@ -158,7 +158,7 @@ class Worker:
 
     @property
     def lines(self) -> list[str]:
-        """The journal so far."""
+        """The lines that the journal contains so far."""
         return self.journal.read_text().splitlines()
 
     @property
@@ -167,7 +167,7 @@ class Worker:
         return self.rounds - self.lines.count("begun")
 
     def freeze(self) -> None:
-        """Pause the process. Return when all its threads have stopped, or when it has exited."""
+        """Pause the process. Wait until all its threads have stopped, or the process has exited."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
@@ -208,7 +208,7 @@ class Crew:
         return any(worker.running for worker in self.workers.values())
 
     def hire(self, rounds: int) -> None:
-        """Start an additional worker."""
+        """Start an additional worker for a number of rounds."""
         name = f"worker-{len(self.workers)}"
         self.workers[name] = Worker(self.hosts, name, rounds, self.folder, self.session_timeout)
 
@@ -225,10 +225,10 @@ class Crew:
             time.sleep(0.01)
 
     def kill_holder(self) -> Worker | None:
-        """Kill the holder while it holds the lock, and return it. Return None if all workers have exited."""
+        """Kill the holder while it holds the lock, and return this worker, or None if all workers have exited."""
         while self.running:
             holder, _ = self.client.get("/holder")
-            worker = self.workers[name_of(holder)] if holder else None
+            worker = self.workers[holder_name(holder)] if holder else None
             if worker is None or not worker.running:
                 continue
             worker.freeze()
@@ -249,13 +249,13 @@ class Crew:
         while self.running:
             changed.clear()
             holder, _ = self.client.get("/holder", watch=wake)
-            if victim.killed_at is not None and holder and name_of(holder) != victim.name:
+            if victim.killed_at is not None and holder and holder_name(holder) != victim.name:
                 return time.monotonic() - victim.killed_at
-            changed.wait(0.1)  # with a timeout, because no watch reports the exit of the last worker
+            changed.wait(0.1)  # a timeout, because no watch fires when the last worker exits
         return None
 
     def kill_some(self, every: float, most: int | None, result: Result) -> None:
-        """Repeatedly kill a holder, hire a new worker and measure the handover, until the work is done or *most* times.
+        """Kill a holder, hire a new worker and measure the handover, until the work is done, at most *most* times.
 
         Args:
             every: Seconds to wait before each kill.
@@ -338,7 +338,7 @@ def contend(
 
 
 def judge(result: Result, workers: list[Worker]) -> None:
-    """Compare the journals with the count, and add the broken rules to ``result.broken``."""
+    """Compare the journals of the workers with the final count, and add the broken rules to ``result.broken``."""
     lines = [line for worker in workers for line in worker.lines]
     numbers = [int(line.removeprefix("done ")) for line in lines if line.startswith("done ")]
     distinct = set(numbers)
@@ -363,7 +363,7 @@ def judge(result: Result, workers: list[Worker]) -> None:
 
 
 def main() -> int:
-    """Run from the command line. The exit code is 0 if all rules hold."""
+    """Parse the command line, run the workers, and print the result. Return 0 if all rules hold."""
     parser = argparse.ArgumentParser(description="Contend for one kazoo Lock from many processes.")
     parser.add_argument("--hosts", required=True, help="where the server is, host:port")
     parser.add_argument("--processes", type=int, default=8, help="how many workers (default 8)")

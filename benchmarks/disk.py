@@ -1,4 +1,4 @@
-"""Compares writes of zoolet in memory, of zoolet on a disk, and of Apache ZooKeeper with forceSync on this disk.
+"""A comparison of writes: zoolet in memory, zoolet on a disk, and Apache ZooKeeper with forceSync on the same disk.
 
     make bench-disk FOLDER=/mnt/disk      about two minutes
 
@@ -26,7 +26,7 @@ DISK_ROWS: Final = (
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the rows, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", required=True, help="a folder on the disk")
     parser.add_argument("--rounds", type=int, default=3, help="turns for each row (default 3)")

@@ -1,4 +1,4 @@
-"""Measures the nanoseconds of CPU per request in process, without a socket. Stable even on a busy machine.
+"""The CPU time per request in process, without a socket, in nanoseconds. It is stable even on a busy machine.
 
 The last column is in units of a fixed piece of work, which is measured next to each row, because machines differ and
 their speed changes. ``budget.py`` checks the limits of the rows.
@@ -25,7 +25,7 @@ from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import EngineSettings
 
 BATCH = 64
-COUNT = 64_000
+REQUESTS = 64_000
 
 
 def request(op: int, body: bytes) -> bytes:
@@ -52,7 +52,7 @@ def multi(k: int) -> bytes:
     )
 
 
-WORK: dict[str, Callable[[int], bytes]] = {
+REQUEST_BUILDERS: dict[str, Callable[[int], bytes]] = {
     "ping": lambda k: request(OpCode.PING, b""),
     "get": lambda k: request(OpCode.GET_DATA, r.GetDataRequest(f"/k{k % 100}", False).encode()),
     "exists": lambda k: request(OpCode.EXISTS, r.ExistsRequest(f"/k{k % 100}", False).encode()),
@@ -65,8 +65,8 @@ WORK: dict[str, Callable[[int], bytes]] = {
 }
 
 
-def fresh(op: str, compat: str = "3.9", count: int = COUNT) -> ServerConnection:
-    """Return a connection to an engine with the nodes for *count* operations of a kind."""
+def new_connection(op: str, compat: str = "3.9", count: int = REQUESTS) -> ServerConnection:
+    """Return a connection to a new engine that contains the nodes for *count* operations of a kind."""
     connection = ServerConnection(Engine(EngineSettings(compat=BY_NAME[compat]), rng=Random(0)), ClientConnection())
     connection.receive_data(frame(ConnectRequest().encode()) + create("/dir"))
     connection.receive_data(b"".join([create(f"/k{k}") for k in range(100)]))
@@ -78,18 +78,18 @@ def fresh(op: str, compat: str = "3.9", count: int = COUNT) -> ServerConnection:
 
 
 def measure(op: str, compat: str = "3.9", runs: int = 3) -> float:
-    """Return the nanoseconds of CPU per request of a kind, the best of some runs."""
-    made = batches(op, COUNT)
+    """Return the CPU time per request of a kind in nanoseconds: the best of several runs."""
+    made = batches(op, REQUESTS)
     return min(_run(op, made, compat) for _ in range(runs))
 
 
 def batches(op: str, count: int) -> list[bytes]:
     """Return *count* requests of a kind, in batches."""
-    return [b"".join([WORK[op](k) for k in range(at, at + BATCH)]) for at in range(0, count, BATCH)]
+    return [b"".join([REQUEST_BUILDERS[op](k) for k in range(at, at + BATCH)]) for at in range(0, count, BATCH)]
 
 
 def _run(op: str, made: list[bytes], compat: str) -> float:
-    connection = fresh(op, compat)
+    connection = new_connection(op, compat)
     gc.collect()
     gc.disable()
     started = time.process_time_ns()
@@ -102,7 +102,7 @@ def _run(op: str, made: list[bytes], compat: str) -> float:
 
 
 def unit() -> float:
-    """Return the nanoseconds of CPU of :func:`piece_of_work`."""
+    """Return the CPU time of :func:`piece_of_work` in nanoseconds, which is the unit of the budget."""
     work = piece_of_work()
     started = time.process_time_ns()
     for _ in range(20_000):
@@ -111,7 +111,7 @@ def unit() -> float:
 
 
 def piece_of_work() -> Callable[[], None]:
-    """Return a fixed piece of work that resembles the work of a request: the unit of the budget."""
+    """Return a function that does a fixed amount of work, similar to a request. Its cost is the unit of the budget."""
     unpack, pack = struct.Struct(">iii").unpack_from, struct.Struct(">iiqi").pack
     buf, out = create("/dir/n123456"), []
     known = {f"/dir/n{k}": k for k in range(1000)}
@@ -127,8 +127,8 @@ def piece_of_work() -> Callable[[], None]:
 
 
 def main() -> None:
-    """Print the table."""
-    for op in WORK:
+    """Measure the requests, and print the table."""
+    for op in REQUEST_BUILDERS:
         yardstick = unit()
         spent = measure(op)
         print(f"{op:10} {spent:8.0f} ns {spent / ((yardstick + unit()) / 2):6.1f} units")

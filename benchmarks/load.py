@@ -1,4 +1,4 @@
-"""Compares zoolet and Apache ZooKeeper alternately under the same load: ratios, pauses, memory, start-up.
+"""A comparison of zoolet and Apache ZooKeeper under the same load: throughput ratios, pauses, memory, start-up.
 
     make bench                     everything; about five minutes
     python benchmarks/load.py --rounds 3 --only get,set
@@ -37,8 +37,9 @@ JARS = Path("/usr/share/java")
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: an operation, the number of connections and of requests in flight on each, and the goal
-    for the ratio.
+    """One line of the table: an operation, and the goal for the ratio.
+
+    *depth* is the number of requests in flight on each connection, *total* the number of requests.
     """
 
     name: str
@@ -76,7 +77,7 @@ ROWS = [
 README_ROWS = frozenset(
     {"get", "set", "create", "multi of three", "get, 32 connections x 1", "set, 32 connections x 1"}
 )
-"""Names of the rows that README.md shows. docs/speed.md shows all rows."""
+"""Names of the rows in README.md; docs/speed.md contains all rows."""
 
 
 @dataclass
@@ -96,7 +97,7 @@ class Result:
 
 
 def free_port() -> int:
-    """Find a free port."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -148,15 +149,15 @@ class Server:
             time.sleep(0.002)
             return b""
 
-    def resident(self) -> int:
-        """Return the process's resident memory, in bytes."""
+    def resident_bytes(self) -> int:
+        """Return the resident memory of the process in bytes."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         return 0
 
     def cpu_ns(self) -> int:
-        """Return the nanoseconds of CPU that the process has spent in all its threads."""
+        """Return the CPU time of all threads of the process, in nanoseconds."""
         threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(thread.read_text().split()[0]) for thread in threads)
 
@@ -195,7 +196,7 @@ def apache(force_sync: str = "no", folder: str | None = None) -> Server | None:
 
 
 def generator() -> list[str]:
-    """Build the load generator, and return its command. It may open as many files as the system allows."""
+    """Build the load generator, and return its command. Raise this process's limit of open files, which it inherits."""
     from zoolet.server.admin.descriptors import raise_limit  # older commits in compare.py lack this
 
     raise_limit()
@@ -212,7 +213,11 @@ def generator() -> list[str]:
 
 
 def run(load: list[str], server: Server, row: Row, total: int | None = None) -> dict[str, Any]:
-    """Put the load of a row on a server, and return the generator's report."""
+    """Put the load of a row on a server, and return the generator's report.
+
+    Raises:
+        RuntimeError: The generator failed.
+    """
     count = row.total if total is None else total
     arguments = ["-n", str(count), "-k", "100"]
     arguments += (
@@ -240,14 +245,14 @@ def compare(load: list[str], rows: list[Row], rounds: int) -> list[Result]:
                     result.zoolet.append(run(load, ours, result.row)["ops_per_s"])
                     if theirs is not None:
                         result.apache.append(run(load, theirs, result.row)["ops_per_s"])
-                print(line(result), flush=True)
+                print(format_result(result), flush=True)
         finally:
             if other is not None:
                 other.__exit__()
     return results
 
 
-def line(result: Result) -> str:
+def format_result(result: Result) -> str:
     """Return one row of the table."""
     row, ours = result.row, result.zoolet
     text = f"{row.name:30} {statistics.median(ours):10,.0f}/s"
@@ -262,23 +267,24 @@ def line(result: Result) -> str:
 
 
 def big_tree(load: list[str], nodes: int) -> dict[str, float]:
-    """Create *nodes* nodes of 100 bytes in an empty zoolet, and return the memory use and the slowest request."""
+    """Create *nodes* nodes of 100 bytes on a new server. Return the memory use and the slowest request."""
     with zoolet() as server:
         report = run(load, server, Row("create", "create", 4, 16, nodes, 0))
         return {
             "nodes": nodes,
-            "resident_mb": round(server.resident() / 1e6, 1),
+            "resident_mb": round(server.resident_bytes() / 1e6, 1),
             "worst_request_ms": report["max_us"] / 1000,
             "p99_ms": report["p99_us"] / 1000,
             "ops_per_s": report["ops_per_s"],
         }
 
 
-def start_up(times: int = 5) -> float:
-    """Return the median seconds from starting the daemon to its first answer, with compiled modules as after an
-    installation.
+def measure_start_up(times: int = 5) -> float:
+    """Return the median time from the start of the daemon to its first answer, in seconds.
+
+    The modules are compiled before, as in an installation.
     """
-    for folder in ("protocol", "server", "cli"):  # the only ones that a daemon imports
+    for folder in ("protocol", "server", "cli"):  # a daemon imports no other folders
         compileall.compile_dir(HERE.parent / folder, quiet=1)
     seconds = []
     for _ in range(times):
@@ -297,7 +303,7 @@ def machine() -> str:
         names = [text for text in Path("/proc/cpuinfo").read_text().splitlines() if text.startswith("model name")]
         model = names[0].partition(":")[2].strip() if names else ""
     options = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    # Include the distribution's prefix, because its builds are profile-guided in ways that these options do not show.
+    # The prefix shows the distribution, whose builds may be profile-guided although these options do not say so.
     build = "with" if "--enable-optimizations" in options else "without"
     source = f" of {sys.base_prefix}" if sys.base_prefix in ("/usr", "/usr/local") else ""
     python = f"Python {platform.python_version()}{source}, configured {build} --enable-optimizations"
@@ -305,7 +311,7 @@ def machine() -> str:
 
 
 def chart(results: list[Result]) -> str:
-    """Draw the ratios as bars."""
+    """Draw the ratios as an SVG bar chart."""
     rows = [(result.row.name, ratio) for result in results if (ratio := result.ratio()) is not None]
     widest = max(ratio for _, ratio in rows)
     parts = [
@@ -325,7 +331,7 @@ def chart(results: list[Result]) -> str:
 
 
 def table(report: dict[str, Any], names: frozenset[str] | None = None) -> str:
-    """Return the report as a table in Markdown.
+    """Format the report as a table in Markdown.
 
     Args:
         report: Results that :func:`main` has written.
@@ -352,14 +358,14 @@ def table(report: dict[str, Any], names: frozenset[str] | None = None) -> str:
 
 
 def replace_table(page: Path, text: str, marker: str = "bench") -> None:
-    """Replace the text between the markers of a page."""
+    """Replace the text between the two comments of a page that contain *marker*."""
     start, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
     before, _, rest = page.read_text().partition(start)
     page.write_text(f"{before}{start}\n{text}\n{end}{rest.partition(end)[2]}")
 
 
 def publish(report: dict[str, Any]) -> None:
-    """Write six rows into the README, and the whole table and the chart into docs/."""
+    """Write the rows of ``README_ROWS`` to README.md, and the whole table and the chart to docs/."""
     root = HERE.parent
     replace_table(root / "README.md", table(report, README_ROWS))
     replace_table(root / "docs" / "speed.md", table(report))
@@ -367,7 +373,7 @@ def publish(report: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Measure and report."""
+    """Measure the servers, print the table, and write or publish the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="turns for each row (default 3)")
     parser.add_argument("--only", default="", help="rows whose operation is one of these, comma between")
@@ -387,7 +393,7 @@ def main() -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "rows": [{**asdict(result), "ratio": result.ratio()} for result in results],
-        "start_to_first_answer_ms": round(start_up() * 1000, 1),
+        "start_to_first_answer_ms": round(measure_start_up() * 1000, 1),
     }
     print(f"start to first answer {report['start_to_first_answer_ms']} ms")
     if options.nodes:

@@ -1,11 +1,12 @@
-"""Lock benchmarks: zoolet's locks, kazoo's lock, textbook locks with the herd effect, and common alternatives.
+"""Benchmarks of locks: zoolet's, kazoo's, textbook locks with the herd effect, and common alternatives.
 
     python benchmarks/locks.py [--rounds 3] [--publish]
 
-Uncontended: acquire and release, one after the other, the median of each in microseconds. Crowded: 200 clients wait and
-pass the lock on, in milliseconds per hand-over. Redis (``redis-server``, redis-py's asyncio lock), memcached (``add``)
-and SQLite (a row with a version) run on this machine on free ports. Missing programs are left out with a reason. These
-alternatives differ from a ZooKeeper lock: the last column of the table shows how each holder learns of its loss.
+The *uncontended* column is the median time of an acquire and a release, in microseconds. In the *crowded* column, 200
+clients wait and pass on the lock; it shows the milliseconds per hand-over. Redis (``redis-server``, redis-py's asyncio
+lock), memcached (``add``) and SQLite (a row with a version) run on this machine on free ports. Missing programs are
+skipped with a message. These alternatives differ from a ZooKeeper lock: the last column of the table shows how each
+holder learns of its loss.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from clients import daemon, on_fastest_loop
+from clients import daemon, run_on_fastest_loop
 from herd.children_lock import ChildrenLock
 from herd.node_lock import NodeLock
 
 HERE = Path(__file__).parent
 OUT = HERE / "out"
-TURNS = 500
-CROWD = 200
+LOCK_TURNS = 500
+CROWD_CLIENTS = 200
 
-KNOWS = {
+LOSS_SIGNALS = {
     "zoolet Lock": "token, lost, transaction",
     "zoolet Lock, release awaited": "token, lost, transaction",
     "zoolet TryLock": "token, lost, transaction",
@@ -58,7 +59,7 @@ def free_port() -> int:
 
 @contextmanager
 def process(*command: str, port: int) -> Iterator[None]:
-    """Run a server during the block, which starts when its port answers."""
+    """Run a server process for the block, after waiting until its port accepts connections."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         try:
             for _ in range(500):
@@ -72,16 +73,16 @@ def process(*command: str, port: int) -> Iterator[None]:
             running.terminate()
 
 
-# --- uncontended: seconds per turn ---
+# --- uncontended locks: seconds per turn ---
 
 
 async def zoolet_lock(hosts: str) -> list[float]:
-    """Measure zoolet's lock."""
+    """Measure zoolet's lock as a context manager, which does not wait for the reply to the release."""
     from zoolet.client import Client
 
     taken = []
     async with Client(hosts) as zk:
-        for _ in range(TURNS):
+        for _ in range(LOCK_TURNS):
             started = time.perf_counter()
             async with zk.lock("/locks/zoolet"):
                 pass
@@ -90,13 +91,13 @@ async def zoolet_lock(hosts: str) -> list[float]:
 
 
 async def zoolet_waiting(hosts: str) -> list[float]:
-    """Measure zoolet's lock with ``release()``, which waits for the server's answer, unlike the end of a block."""
+    """Measure zoolet's lock with ``release()``, which waits for the reply."""
     from zoolet.client import Client
 
     taken = []
     async with Client(hosts) as zk:
         lock = zk.lock("/locks/zoolet")
-        for _ in range(TURNS):
+        for _ in range(LOCK_TURNS):
             started = time.perf_counter()
             held = await lock.acquire()
             await held.release()
@@ -112,7 +113,7 @@ async def zoolet_trylock(hosts: str) -> list[float]:
     taken = []
     async with Client(hosts) as zk:
         lock = TryLock(zk, "/locks-try")
-        for _ in range(TURNS):
+        for _ in range(LOCK_TURNS):
             started = time.perf_counter()
             async with lock:
                 pass
@@ -127,7 +128,7 @@ def kazoo_lock(hosts: str) -> list[float]:
     zk = KazooClient(hosts)
     zk.start()
     taken = []
-    for _ in range(TURNS):
+    for _ in range(LOCK_TURNS):
         started = time.perf_counter()
         with zk.Lock("/locks/kazoo"):
             pass
@@ -138,14 +139,14 @@ def kazoo_lock(hosts: str) -> list[float]:
 
 
 async def redis_lock(hosts: str) -> list[float]:
-    """Measure redis-py's lock on a separate Redis."""
+    """Measure redis-py's lock on a new Redis server."""
     import redis.asyncio
 
     port = free_port()
     taken = []
     with process("redis-server", "--port", str(port), "--save", "", "--appendonly", "no", port=port):
         client = redis.asyncio.Redis(port=port)
-        for _ in range(TURNS):
+        for _ in range(LOCK_TURNS):
             started = time.perf_counter()
             async with client.lock("lock", timeout=10):
                 pass
@@ -160,7 +161,7 @@ async def memcached_add(hosts: str) -> list[float]:
     taken = []
     with process("memcached", "-u", "nobody", "-l", "127.0.0.1", "-p", str(port), port=port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for _ in range(TURNS):
+        for _ in range(LOCK_TURNS):
             started = time.perf_counter()
             writer.write(b"add lock 0 10 2\r\nme\r\n")
             assert await reader.readline() == b"STORED\r\n"
@@ -172,14 +173,14 @@ async def memcached_add(hosts: str) -> list[float]:
 
 
 def sqlite_row(hosts: str) -> list[float]:
-    """Measure a row in a file that is locked and freed by compare-and-set, as in an application."""
+    """Measure a lock that is a row of an SQLite database, acquired and released by compare-and-set."""
     taken = []
     with tempfile.TemporaryDirectory() as home:
         db = sqlite3.connect(f"{home}/locks.db", isolation_level=None)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("CREATE TABLE lock (name TEXT PRIMARY KEY, owner TEXT, version INTEGER)")
         db.execute("INSERT INTO lock VALUES ('lock', NULL, 0)")
-        for turn in range(TURNS):
+        for turn in range(LOCK_TURNS):
             started = time.perf_counter()
             mine = "UPDATE lock SET owner='me', version=version+1 WHERE name='lock' AND owner IS NULL"
             assert db.execute(mine).rowcount == 1
@@ -190,10 +191,10 @@ def sqlite_row(hosts: str) -> list[float]:
     return taken
 
 
-# --- crowded: seconds per hand-over ---
+# --- crowded locks: seconds per hand-over ---
 
 
-async def _crowd(hosts: str, make: Callable[[Any], Any]) -> float:
+async def _measure_crowd(hosts: str, make: Callable[[Any], Any]) -> float:
     from zoolet.client import Client
 
     async with Client(hosts) as zk:
@@ -205,18 +206,18 @@ async def _crowd(hosts: str, make: Callable[[Any], Any]) -> float:
 
         gate = make(zk)
         await gate.__aenter__()
-        tasks = [asyncio.create_task(one()) for _ in range(CROWD)]
+        tasks = [asyncio.create_task(one()) for _ in range(CROWD_CLIENTS)]
         await _wait_until_settled(zk)
         started = time.perf_counter()
         await gate.__aexit__(None, None, None)
         await asyncio.gather(*tasks)
         took = time.perf_counter() - started
         await zk.delete("/crowd", recursive=True)
-        return took / CROWD
+        return took / CROWD_CLIENTS
 
 
 async def _wait_until_settled(zk: Any) -> None:
-    """Wait until all contenders are in line: the zxid does not change for a while."""
+    """Wait until all contenders have joined the queue, which shows in a constant zxid."""
     quiet, last = 0, -1
     while quiet < 5:
         await asyncio.sleep(0.02)
@@ -225,22 +226,22 @@ async def _wait_until_settled(zk: Any) -> None:
 
 
 def zoolet_crowd(hosts: str) -> Coroutine[Any, Any, float]:
-    """Measure zoolet's lock."""
-    return _crowd(hosts, lambda zk: zk.lock("/crowd"))
+    """Measure hand-overs of zoolet's lock."""
+    return _measure_crowd(hosts, lambda zk: zk.lock("/crowd"))
 
 
 def node_crowd(hosts: str) -> Coroutine[Any, Any, float]:
-    """Measure the textbook lock on one node."""
-    return _crowd(hosts, lambda zk: NodeLock(zk, "/crowd/lock"))
+    """Measure hand-overs of the textbook lock whose contenders all watch one node."""
+    return _measure_crowd(hosts, lambda zk: NodeLock(zk, "/crowd/lock"))
 
 
 def children_crowd(hosts: str) -> Coroutine[Any, Any, float]:
-    """Measure the textbook lock whose contenders all watch the list of nodes."""
-    return _crowd(hosts, lambda zk: ChildrenLock(zk, "/crowd"))
+    """Measure hand-overs of the textbook lock whose contenders all watch the list of nodes."""
+    return _measure_crowd(hosts, lambda zk: ChildrenLock(zk, "/crowd"))
 
 
 def kazoo_crowd(hosts: str) -> float:
-    """Measure kazoo's lock, with one thread per contender."""
+    """Measure hand-overs of the Lock of kazoo, with one thread per contender."""
     from kazoo.client import KazooClient
 
     zk = KazooClient(hosts, timeout=30)
@@ -252,10 +253,10 @@ def kazoo_crowd(hosts: str) -> float:
         with zk.Lock("/crowd-kazoo"):
             pass
 
-    threads = [threading.Thread(target=one) for _ in range(CROWD)]
+    threads = [threading.Thread(target=one) for _ in range(CROWD_CLIENTS)]
     for thread in threads:
         thread.start()
-    while len(zk.get_children("/crowd-kazoo")) < CROWD + 1:
+    while len(zk.get_children("/crowd-kazoo")) < CROWD_CLIENTS + 1:
         time.sleep(0.02)
     time.sleep(0.3)
     started = time.perf_counter()
@@ -265,10 +266,10 @@ def kazoo_crowd(hosts: str) -> float:
     took = time.perf_counter() - started
     zk.stop()
     zk.close()
-    return took / CROWD
+    return took / CROWD_CLIENTS
 
 
-UNCONTENDED: dict[str, tuple[Callable[[str], Any], str]] = {
+UNCONTENDED_ROWS: dict[str, tuple[Callable[[str], Any], str]] = {
     "zoolet Lock": (zoolet_lock, ""),
     "zoolet Lock, release awaited": (zoolet_waiting, ""),
     "zoolet TryLock": (zoolet_trylock, ""),
@@ -277,7 +278,7 @@ UNCONTENDED: dict[str, tuple[Callable[[str], Any], str]] = {
     "memcached add": (memcached_add, "memcached"),
     "SQLite row with version": (sqlite_row, ""),
 }
-CROWDED: dict[str, tuple[Callable[[str], Any], str]] = {
+CROWDED_ROWS: dict[str, tuple[Callable[[str], Any], str]] = {
     "zoolet Lock": (zoolet_crowd, ""),
     "kazoo Lock": (kazoo_crowd, "kazoo"),
     "herd: one node": (node_crowd, ""),
@@ -285,8 +286,8 @@ CROWDED: dict[str, tuple[Callable[[str], Any], str]] = {
 }
 
 
-def lacks(needs: str) -> str | None:
-    """Return the missing module or program, or None."""
+def missing_requirement(needs: str) -> str | None:
+    """Return the name of the module or program in *needs* if it is missing, otherwise None."""
     for need in needs.split():
         if shutil.which(need) is None:
             try:
@@ -299,19 +300,19 @@ def lacks(needs: str) -> str | None:
 def run(measure: Callable[[str], Any], hosts: str) -> Any:
     """Run one measurement."""
     result = measure(hosts)
-    return on_fastest_loop(result) if asyncio.iscoroutine(result) else result
+    return run_on_fastest_loop(result) if asyncio.iscoroutine(result) else result
 
 
 def measure(rounds: int) -> dict[str, dict[str, float]]:
-    """Measure all locks alternately. Return medians: microseconds uncontended, milliseconds per hand-over crowded."""
+    """Measure all locks alternately. Return the medians: microseconds if uncontended, milliseconds if crowded."""
     server, hosts = daemon()
     found: dict[str, dict[str, float]] = {"uncontended_us": {}, "crowded_ms": {}}
     try:
-        for title, rows, unit in (("uncontended_us", UNCONTENDED, 1e6), ("crowded_ms", CROWDED, 1e3)):
+        for title, rows, unit in (("uncontended_us", UNCONTENDED_ROWS, 1e6), ("crowded_ms", CROWDED_ROWS, 1e3)):
             samples: dict[str, list[float]] = {}
             for turn in range(rounds):
                 for name, (_, needs) in rows.items():
-                    missing = lacks(needs)
+                    missing = missing_requirement(needs)
                     if missing is not None:
                         if not turn:
                             print(f"{name}: left out, {missing}", file=sys.stderr)
@@ -327,17 +328,17 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
 
 
 def table(found: dict[str, dict[str, float]]) -> str:
-    """Return the results as a Markdown table."""
+    """Format the results as a Markdown table."""
     alone, crowd = found["uncontended_us"], found["crowded_ms"]
     lines = ["| | acquire + release, p50 | 200 wait: a hand-over | knows of its loss |", "|---|---:|---:|---|"]
     for name in (*alone, *(name for name in crowd if name not in alone)):
         one = f"{alone[name]:,.0f} us" if name in alone else ""
         many = f"{crowd[name]:.2f} ms" if name in crowd else ""
-        lines.append(f"| {name} | {one} | {many} | {KNOWS[name]} |")
+        lines.append(f"| {name} | {one} | {many} | {LOSS_SIGNALS[name]} |")
     return "\n".join(lines)
 
 
-def goals(found: dict[str, dict[str, float]]) -> list[str]:
+def goal_lines(found: dict[str, dict[str, float]]) -> list[str]:
     """Return a line for each goal, with the ratio and whether the goal is reached."""
     alone, crowd = found["uncontended_us"], found["crowded_ms"]
     lines = []
@@ -352,7 +353,7 @@ def goals(found: dict[str, dict[str, float]]) -> list[str]:
     return lines
 
 
-def draw(found: dict[str, dict[str, float]]) -> str:
+def draw_chart(found: dict[str, dict[str, float]]) -> str:
     """Draw the uncontended results as an SVG bar chart."""
     bars = sorted(found["uncontended_us"].items(), key=lambda one: one[1])
     longest = max(value for _, value in bars)
@@ -371,26 +372,26 @@ def draw(found: dict[str, dict[str, float]]) -> str:
 
 
 def main() -> None:
-    """Measure, and print the table."""
+    """Measure the locks, print the table and the goals, and publish the results if requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--publish", action="store_true", help="write the chart to docs/locks.svg")
     parser.add_argument("--one", nargs=3, metavar=("TABLE", "ROW", "HOSTS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:  # in a separate process
+    if options.one:  # this is the separate process of one measurement
         title, name, hosts = options.one
-        rows = UNCONTENDED if title == "uncontended_us" else CROWDED
+        rows = UNCONTENDED_ROWS if title == "uncontended_us" else CROWDED_ROWS
         result = run(rows[name][0], hosts)
         print(statistics.median(result) if isinstance(result, list) else result)
         return
     found = measure(options.rounds)
     print(table(found))
-    print("\n".join(goals(found)))
+    print("\n".join(goal_lines(found)))
     OUT.mkdir(exist_ok=True)
     (OUT / "locks.json").write_text(json.dumps(found, indent=1))
-    (OUT / "locks.svg").write_text(draw(found))
+    (OUT / "locks.svg").write_text(draw_chart(found))
     if options.publish:
-        (HERE.parent / "docs" / "locks.svg").write_text(draw(found))
+        (HERE.parent / "docs" / "locks.svg").write_text(draw_chart(found))
 
 
 if __name__ == "__main__":

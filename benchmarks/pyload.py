@@ -1,4 +1,4 @@
-"""Load generator for machines without a C compiler, with the command line, report and most operations of zkload.c.
+"""A load generator for machines without a C compiler, with the command line, report and most operations of zkload.c.
 
     python benchmarks/pyload.py PORT OP [-c conns] [-d depth] [-n total] [-s bytes] [-k keys] [-w watchers]
 
@@ -26,19 +26,23 @@ from zoolet.protocol.operations import OpCode
 
 
 class Link:
-    """One session."""
+    """A session, and the windows of requests that it still has to send."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._frames = Frames(limit=None)
         self.windows: Iterator[tuple[bytes, int]] = iter(())
-        self.waiting = 0
-        self.since = 0.0
+        self.pending_replies = 0
+        self.window_start = 0.0
         self.call(frame(ConnectRequest(timeout_ms=30_000).encode()), 1)
 
     def receive(self) -> tuple[int, int]:
-        """Read the available data, and return the number of replies or events, and of errors among them."""
+        """Read the available data. Return the number of replies and events, and the number of errors among them.
+
+        Raises:
+            SystemExit: The server closed the connection.
+        """
         data = self.socket.recv(1 << 18)
         if not data:
             raise SystemExit("pyload: the server closed a connection")
@@ -57,8 +61,8 @@ def request(op: int, body: bytes = b"", xid: int = 1) -> bytes:
     return frame(r.RequestHeader(xid, op).encode() + body)
 
 
-def maker(op: str, base: str, keys: int, payload: bytes) -> Callable[[int], bytes]:
-    """Return a function that builds the k-th request of a kind."""
+def request_builder(op: str, base: str, keys: int, payload: bytes) -> Callable[[int], bytes]:
+    """Return a function that builds the k-th request of an operation."""
 
     def create(path: str, flags: int = 0) -> r.CreateRequest:
         return r.CreateRequest(path, payload, OPEN_ACL_UNSAFE, flags)
@@ -96,7 +100,7 @@ def maker(op: str, base: str, keys: int, payload: bytes) -> Callable[[int], byte
 
 
 def windows(make: Callable[[int], bytes], first: int, step: int, total: int, depth: int) -> list[tuple[bytes, int]]:
-    """Return every step-th request, starting with *first*, in windows of *depth*."""
+    """Return every *step*-th request, starting with *first*, as windows of *depth* requests and their sizes."""
     numbers = range(first, total, step)
     return [
         (b"".join([make(k) for k in numbers[at : at + depth]]), len(numbers[at : at + depth]))
@@ -104,8 +108,8 @@ def windows(make: Callable[[int], bytes], first: int, step: int, total: int, dep
     ]
 
 
-def drive(links: list[Link], work: list[list[tuple[bytes, int]]]) -> tuple[float, list[float], int]:
-    """Send all windows, each after the answers to the previous one. Return seconds, window latencies, and errors."""
+def send_windows(links: list[Link], work: list[list[tuple[bytes, int]]]) -> tuple[float, list[float], int]:
+    """Send all windows, each after the replies to the previous window. Return seconds, window latencies, and errors."""
     selector = selectors.DefaultSelector()
     latencies: list[float] = []
     errors = 0
@@ -113,28 +117,28 @@ def drive(links: list[Link], work: list[list[tuple[bytes, int]]]) -> tuple[float
     for link, own in zip(links, work, strict=True):
         selector.register(link.socket, selectors.EVENT_READ, link)
         link.windows = iter(own)
-        advance(link)
-    while any(link.waiting for link in links):
+        send_next_window(link)
+    while any(link.pending_replies for link in links):
         for key, _ in selector.select(20):
             link = key.data
             replies, wrong = link.receive()
             errors += wrong
-            link.waiting -= replies
-            if not link.waiting:
-                latencies.append(time.perf_counter() - link.since)
-                advance(link)
+            link.pending_replies -= replies
+            if not link.pending_replies:
+                latencies.append(time.perf_counter() - link.window_start)
+                send_next_window(link)
     return time.perf_counter() - started, latencies, errors
 
 
-def advance(link: Link) -> None:
-    """Send the next window of a link, if any is left."""
-    data, link.waiting = next(link.windows, (b"", 0))
-    link.since = time.perf_counter()
+def send_next_window(link: Link) -> None:
+    """Send the next window of a link, if any remains, and start its latency measurement."""
+    data, link.pending_replies = next(link.windows, (b"", 0))
+    link.window_start = time.perf_counter()
     link.socket.sendall(data)
 
 
-def sessions(port: int, total: int) -> tuple[float, list[float], int]:
-    """Open and close sessions, one after the other."""
+def measure_sessions(port: int, total: int) -> tuple[float, list[float], int]:
+    """Open and close sessions, one after the other. Return seconds, latencies, and 0 errors."""
     latencies = []
     started = time.perf_counter()
     for _ in range(total):
@@ -146,8 +150,8 @@ def sessions(port: int, total: int) -> tuple[float, list[float], int]:
     return time.perf_counter() - started, latencies, 0
 
 
-def fan_out(port: int, base: str, watchers: int, rounds: int) -> tuple[float, list[float], int]:
-    """Change one node that many clients watch. Only the time until all have received the event counts."""
+def measure_fan_out(port: int, base: str, watchers: int, rounds: int) -> tuple[float, list[float], int]:
+    """Change one node that many clients watch, and measure the time until all clients have received the event."""
     links, setter = [Link(port) for _ in range(watchers)], Link(port)
     latencies = []
     for _ in range(rounds):
@@ -163,7 +167,7 @@ def fan_out(port: int, base: str, watchers: int, rounds: int) -> tuple[float, li
 
 
 def main() -> None:
-    """Put the load on and print the report."""
+    """Put the load on the server, and print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("port", type=int)
     parser.add_argument("op")
@@ -179,17 +183,17 @@ def main() -> None:
         setup.call(request(OpCode.CREATE, r.CreateRequest(f"{base}/k{k}", payload, OPEN_ACL_UNSAFE, 0).encode()), 1)
     done = o.total
     if o.op == "connect":
-        seconds, latencies, errors = sessions(o.port, o.total)
+        seconds, latencies, errors = measure_sessions(o.port, o.total)
     elif o.op == "fanout":
-        seconds, latencies, errors = fan_out(o.port, base, o.watchers, o.total)
+        seconds, latencies, errors = measure_fan_out(o.port, base, o.watchers, o.total)
         done = o.total * o.watchers
     else:
         links = [Link(o.port) for _ in range(o.conns)]
         if o.op == "delete":
-            make = maker("create", base, o.keys, payload)
-            drive(links, [windows(make, at, o.conns, o.total, 64) for at in range(o.conns)])
-        make = maker(o.op, base, o.keys, payload)
-        seconds, latencies, errors = drive(
+            make = request_builder("create", base, o.keys, payload)
+            send_windows(links, [windows(make, at, o.conns, o.total, 64) for at in range(o.conns)])
+        make = request_builder(o.op, base, o.keys, payload)
+        seconds, latencies, errors = send_windows(
             links, [windows(make, at, o.conns, o.total, o.depth) for at in range(o.conns)]
         )
     ordered = sorted(latencies) or [0.0]

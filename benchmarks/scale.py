@@ -1,4 +1,4 @@
-"""Measures how the cost of a request grows with the data on the server, and the cost of large amounts.
+"""The growth of the cost of a request with the data on the server, and the cost of large amounts.
 
     make bench-scale                          everything; about one minute
     python benchmarks/scale.py --only children,watches
@@ -45,21 +45,21 @@ from zoolet.server.core.settings import EngineSettings
 
 SIZES: Final = (100, 1_000, 10_000, 100_000)
 STEPS: Final = 64
-"""Number of steps per cell, except for rows whose step handles all neighbours. Their median is the result."""
-EPHEMERAL: Final = 1
+"""Number of steps per cell, whose median is the result. A row whose step handles all neighbours takes fewer."""
+EPHEMERAL_FLAG: Final = 1
 """The flags of an ephemeral create."""
-ENDED: Final = 200_000
-"""Ephemeral nodes of the session whose end is one of the amounts."""
+EPHEMERALS_OF_ENDED_SESSION: Final = 200_000
+"""Number of ephemeral nodes of the session whose end is measured as an amount."""
 GOALS: Final = {
-    f"end of a session with {ENDED:,} ephemeral nodes, ms": 100,
+    f"end of a session with {EPHEMERALS_OF_ENDED_SESSION:,} ephemeral nodes, ms": 100,
     "memory of 1,000,000 nodes of 100 bytes, MB": 320,
     "slowest request while they are created, ms": 30,
     "start to first answer, ms": 70,
 }
-"""Maximum of each amount."""
+"""Maximum of each amount. The keys contain the units."""
 
 
-class World:
+class EngineWorld:
     """An engine and its connections, without limits that would stop a row."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class World:
         connection.data_to_send()
 
     def fill(self, path: Callable[[int], str], count: int, flags: int = 0) -> None:
-        """Create *count* nodes."""
+        """Create the nodes ``path(0)`` to ``path(count - 1)``."""
         for at in range(0, count, 1000):
             self.send(b"".join([create(path(k), flags) for k in range(at, min(at + 1000, count))]))
 
@@ -90,7 +90,7 @@ class World:
         """Create ``/dir`` with *count* children, and list it."""
         self.send(create("/dir"))
         self.fill("/dir/n{:06}".format, count, flags)
-        self.send(LIST)
+        self.send(LIST_REQUEST)
 
     def discard_events(self) -> None:
         """Discard the events of all connections."""
@@ -99,8 +99,8 @@ class World:
         self.engine.pending_output.clear()
 
 
-LIST: Final = request(OpCode.GET_CHILDREN2, r.GetChildrenRequest("/dir", False).encode())
-CLOSE: Final = request(OpCode.CLOSE_SESSION, b"")
+LIST_REQUEST: Final = request(OpCode.GET_CHILDREN2, r.GetChildrenRequest("/dir", False).encode())
+CLOSE_REQUEST: Final = request(OpCode.CLOSE_SESSION, b"")
 
 
 def delete(path: str) -> bytes:
@@ -124,55 +124,55 @@ Steps = Iterator[float]
 
 
 def cpu_ns_per_part(do: Callable[..., object], *arguments: Any, parts: int = 1) -> float:
-    """Return the nanoseconds of CPU of a call, per part."""
+    """Return the CPU time of a call, divided by *parts*, in nanoseconds."""
     started = time.process_time_ns()
     do(*arguments)
     return (time.process_time_ns() - started) / parts
 
 
 def create_and_list(n: int) -> Steps:
-    """Measure joining a lock, queue or group: a create at the end, and a list."""
-    world = World()
+    """Measure joining a lock, queue or group: create the last child, and list the children."""
+    world = EngineWorld()
     world.folder(n)
     for k in range(STEPS):
-        yield cpu_ns_per_part(world.send, create(f"/dir/x{k}") + LIST)
+        yield cpu_ns_per_part(world.send, create(f"/dir/x{k}") + LIST_REQUEST)
 
 
 def delete_first_and_list(n: int) -> Steps:
-    """Measure the consumer of a queue: the delete of the first child, and a list."""
-    world = World()
+    """Measure the consumer of a queue: delete the first child, and list the children."""
+    world = EngineWorld()
     world.folder(n + STEPS)
     for k in range(STEPS):
-        yield cpu_ns_per_part(world.send, delete(f"/dir/n{k:06}") + LIST)
+        yield cpu_ns_per_part(world.send, delete(f"/dir/n{k:06}") + LIST_REQUEST)
 
 
 def delete_any_and_list(n: int) -> Steps:
-    """Measure leaving a group: the delete of any child, and a list."""
-    world = World()
+    """Measure leaving a group: delete a random child, and list the children."""
+    world = EngineWorld()
     world.folder(n + STEPS)
     for k in Random(1).sample(range(n + STEPS), STEPS):
-        yield cpu_ns_per_part(world.send, delete(f"/dir/n{k:06}") + LIST)
+        yield cpu_ns_per_part(world.send, delete(f"/dir/n{k:06}") + LIST_REQUEST)
 
 
 def member_leaves(n: int) -> Steps:
-    """Measure the loss of a member of a group: the end of its session, and a list."""
-    world = World()
+    """Measure the loss of a member of a group: its session ends, and the children are listed."""
+    world = EngineWorld()
     world.folder(n)
     for k in range(STEPS):
         member = world.connect()
-        world.send(create(f"/dir/m{k}", EPHEMERAL), member)
-        world.send(LIST + create(f"/dir/x{k}") + LIST)
+        world.send(create(f"/dir/m{k}", EPHEMERAL_FLAG), member)
+        world.send(LIST_REQUEST + create(f"/dir/x{k}") + LIST_REQUEST)
 
         def leave(member: ServerConnection = member) -> None:
-            world.send(CLOSE, member)
-            world.send(LIST)
+            world.send(CLOSE_REQUEST, member)
+            world.send(LIST_REQUEST)
 
         yield cpu_ns_per_part(leave)
 
 
 def get_any(n: int) -> Steps:
-    """Measure reads of nodes in random order. All nodes were read before."""
-    world = World()
+    """Measure reads of nodes in random order, after all nodes have been read once."""
+    world = EngineWorld()
     world.folder(n)
     for at in range(0, n, 100):
         world.send(b"".join([get(f"/dir/n{k:06}") for k in range(at, at + 100)]))
@@ -182,18 +182,18 @@ def get_any(n: int) -> Steps:
 
 
 def open_and_close(n: int) -> Steps:
-    """Measure a session while n others are open."""
-    world = World()
+    """Measure the opening and closing of a session while n other sessions are open."""
+    world = EngineWorld()
     others = [world.connect() for _ in range(n)]
     for _ in range(STEPS):
-        yield cpu_ns_per_part(lambda: world.send(CLOSE, world.connect()))
+        yield cpu_ns_per_part(lambda: world.send(CLOSE_REQUEST, world.connect()))
         world.discard_events()
     assert len(world.engine.connections) >= len(others)
 
 
 def fire_to_many(n: int) -> Steps:
-    """Measure one change of a node that n connections watch, per connection, with the events and without sockets."""
-    world = World()
+    """Measure one change of a node that n connections watch, including the events, per connection."""
+    world = EngineWorld()
     world.send(create("/k"))
     others = [world.connect() for _ in range(n)]
     for _ in range(3 if n > 10_000 else 9):
@@ -205,7 +205,7 @@ def fire_to_many(n: int) -> Steps:
 
 def watch_and_fire(n: int) -> Steps:
     """Measure a read that sets a watch, and the change that fires it, on one of n watched nodes."""
-    world = World()
+    world = EngineWorld()
     world.folder(n)
     world.send(b"".join([get(f"/dir/n{k:06}", watch=True) for k in range(n)]))
     for k in Random(1).choices(range(n), k=STEPS):
@@ -216,7 +216,7 @@ def watch_and_fire(n: int) -> Steps:
 
 def lose_watches(n: int) -> Steps:
     """Measure the loss of a connection with watches on n nodes, per watch."""
-    world = World()
+    world = EngineWorld()
     world.folder(n)
     for _ in range(3):
         watcher = world.connect()
@@ -230,9 +230,9 @@ def lose_watches(n: int) -> Steps:
         yield cpu_ns_per_part(lose, parts=n)
 
 
-def at_depth(n: int) -> Steps:
+def create_and_delete_at_depth(n: int) -> Steps:
     """Measure a create and a delete below n levels, per 100 levels. The path has two bytes for each level."""
-    world = World()
+    world = EngineWorld()
     tree, path = world.engine.tree, ""
     for _ in range(n):
         parent, path = tree.find(path), path + "/d"
@@ -241,31 +241,31 @@ def at_depth(n: int) -> Steps:
         yield cpu_ns_per_part(world.send, create(path + "/x") + delete(path + "/x"), parts=n // 100)
 
 
-def beside_ephemerals(n: int) -> Steps:
-    """Measure a create and a delete of an ephemeral node by a session with n others."""
-    world = World()
-    world.folder(n, EPHEMERAL)
+def create_and_delete_with_ephemerals(n: int) -> Steps:
+    """Measure a create and a delete of an ephemeral node by a session that owns n other ephemeral nodes."""
+    world = EngineWorld()
+    world.folder(n, EPHEMERAL_FLAG)
     for k in range(STEPS):
-        yield cpu_ns_per_part(world.send, create(f"/dir/x{k}", EPHEMERAL) + delete(f"/dir/x{k}"))
+        yield cpu_ns_per_part(world.send, create(f"/dir/x{k}", EPHEMERAL_FLAG) + delete(f"/dir/x{k}"))
 
 
-def end_of_session(n: int) -> Steps:
+def end_session(n: int) -> Steps:
     """Measure the end of a session with n ephemeral nodes, per node."""
     for _ in range(3):
-        world = World()
+        world = EngineWorld()
         world.folder(0)
-        world.send(create("/k") + get("/k", watch=True))  # like most servers, this one has a watch
+        world.send(create("/k") + get("/k", watch=True))  # because most servers have watches
         owner = world.connect()
         for at in range(0, n, 1000):
-            frames = [create(f"/dir/n{k:06}", EPHEMERAL) for k in range(at, min(at + 1000, n))]
+            frames = [create(f"/dir/n{k:06}", EPHEMERAL_FLAG) for k in range(at, min(at + 1000, n))]
             world.send(b"".join(frames), owner)
-        yield cpu_ns_per_part(world.send, CLOSE, owner, parts=n)
+        yield cpu_ns_per_part(world.send, CLOSE_REQUEST, owner, parts=n)
 
 
 def multi(n: int, *, fails: bool = False) -> Steps:
-    """Measure a multi of n creates, per operation. If it *fails*, its last operation fails, which undoes the others."""
+    """Measure a multi of n creates, per operation. If *fails*, the last operation fails, which undoes the others."""
     for _ in range(3):
-        world = World()
+        world = EngineWorld()
         world.folder(0)
         paths = [f"/dir/n{k:06}" for k in range(n - 1)] + ["/dir" if fails else "/dir/last"]
         operations: list[tuple[OpCode, Record]] = [
@@ -279,7 +279,7 @@ class Row(NamedTuple):
 
     Args:
         title: Name of the step.
-        neighbours: Kind of the things that are already on the server.
+        neighbours: Name of the items that are already on the server.
         steps: A function that measures the steps for a number of neighbours.
     """
 
@@ -288,7 +288,7 @@ class Row(NamedTuple):
     steps: Callable[[int], Steps]
 
 
-END_OF_SESSION: Final = Row("end of a session, per node", "ephemeral nodes", end_of_session)
+END_OF_SESSION: Final = Row("end of a session, per node", "ephemeral nodes", end_session)
 ROWS: Final = (
     Row("create, and list of the folder", "children", create_and_list),
     Row("delete of the first child, and list", "children", delete_first_and_list),
@@ -299,17 +299,18 @@ ROWS: Final = (
     Row("change of a watched node, per watcher", "watches on one node", fire_to_many),
     Row("get with a watch, and change", "watches on many nodes", watch_and_fire),
     Row("loss of a connection, per watch", "watches on many nodes", lose_watches),
-    Row("create and delete, per 100 levels", "levels", at_depth),
-    Row("ephemeral create and delete", "ephemeral nodes", beside_ephemerals),
+    Row("create and delete, per 100 levels", "levels", create_and_delete_at_depth),
+    Row("ephemeral create and delete", "ephemeral nodes", create_and_delete_with_ephemerals),
     END_OF_SESSION,
     Row("multi, per operation", "operations", multi),
     Row("multi that fails, per operation", "operations", lambda n: multi(n, fails=True)),
 )
 
 
-def cell(row: Row, n: int) -> float:
-    """Return the median microseconds of a row's step with *n* neighbours, measured in a new process. In an older one,
-    objects are scattered in memory, which makes them slower.
+def measure_cell(row: Row, n: int) -> float:
+    """Return the median time of a row's step with *n* neighbours, in microseconds.
+
+    Each cell gets a new process, because the objects of an old process are scattered in memory, and slower.
     """
     command = [sys.executable, __file__, "--cell", row.title, str(n)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -317,21 +318,23 @@ def cell(row: Row, n: int) -> float:
 
 def amounts(nodes: int = 1_000_000) -> dict[str, float]:
     """Measure the amounts with a goal, in the order of :data:`GOALS`."""
-    end = cell(END_OF_SESSION, ENDED) * ENDED / 1000
+    end = measure_cell(END_OF_SESSION, EPHEMERALS_OF_ENDED_SESSION) * EPHEMERALS_OF_ENDED_SESSION / 1000
     tree = load.big_tree(load.generator(), nodes)
-    return dict(zip(GOALS, (end, tree["resident_mb"], tree["worst_request_ms"], load.start_up(9) * 1000), strict=True))
+    return dict(
+        zip(GOALS, (end, tree["resident_mb"], tree["worst_request_ms"], load.measure_start_up(9) * 1000), strict=True)
+    )
 
 
 # --- reports ---
 
 
-def short(value: float) -> str:
-    """Return a number with two or three digits."""
+def format_number(value: float) -> str:
+    """Format a number with two or three digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def table(report: dict[str, Any]) -> str:
-    """Return the report as two tables in Markdown."""
+    """Format the report as two tables in Markdown."""
     lines = [
         f"Measured {report['date'][:10]} on {report['machine']}. CPU in microseconds, in process.",
         "",
@@ -340,11 +343,11 @@ def table(report: dict[str, Any]) -> str:
     ]
     for row in report["rows"]:
         costs = row["us"]
-        cells = " | ".join(map(short, [*costs, costs[-1] / costs[0]]))
+        cells = " | ".join(map(format_number, [*costs, costs[-1] / costs[0]]))
         lines.append(f"| {row['title']} | {row['neighbours']} | {cells} |")
     if report["amounts"]:
         lines += ["", "| | measured | goal |", "|---|---:|---:|"]
-        lines += [f"| {name} | {short(value)} | {GOALS[name]} |" for name, value in report["amounts"].items()]
+        lines += [f"| {name} | {format_number(value)} | {GOALS[name]} |" for name, value in report["amounts"].items()]
     return "\n".join(lines)
 
 
@@ -394,7 +397,7 @@ def plot(report: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Measure and report."""
+    """Measure the rows and amounts, print the tables, and keep or publish the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="rows whose title or neighbours contain one of these, comma between")
     parser.add_argument("--up-to", type=int, default=SIZES[-1], help="largest number of neighbours (default 100,000)")
@@ -427,14 +430,14 @@ def main() -> None:
     print(f"{'CPU in microseconds, neighbours:':40} {' '.join(f'{size:>9,}' for size in sizes)}")
     for row in ROWS:
         if not words or any(word in f"{row.title} {row.neighbours}" for word in words):
-            costs = [cell(row, size) for size in sizes]
+            costs = [measure_cell(row, size) for size in sizes]
             report["rows"].append({"title": row.title, "neighbours": row.neighbours, "us": costs})
-            print(f"{row.title:40} {' '.join(f'{short(cost):>9}' for cost in costs)} us", flush=True)
-    if not options.no_amounts and not words and len(sizes) == len(SIZES):  # keep complete results
+            print(f"{row.title:40} {' '.join(f'{format_number(cost):>9}' for cost in costs)} us", flush=True)
+    if not options.no_amounts and not words and len(sizes) == len(SIZES):  # only complete results are kept
         report["amounts"] = amounts()
         for name, value in report["amounts"].items():
             verdict = "" if value <= GOALS[name] else "   MISSED"
-            print(f"{name:60} {short(value):>9}   goal {GOALS[name]}{verdict}")
+            print(f"{name:60} {format_number(value):>9}   goal {GOALS[name]}{verdict}")
     if not report["amounts"]:
         return
     load.OUT.mkdir(exist_ok=True)

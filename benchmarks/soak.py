@@ -1,4 +1,4 @@
-"""Runs a daemon under many kinds of load for half an hour: does it grow, leak, stall, or answer wrongly?
+"""A daemon under many kinds of load for half an hour: does it grow, leak, stall, or answer wrongly?
 
     make soak                     30 minutes
     make soak MINUTES=5           less
@@ -48,7 +48,7 @@ from adversary.neighbour import Neighbour
 from adversary.target import Target
 from kazoo.client import KazooClient
 from support.histories import one
-from support.tls_clients import CERTIFICATE, trusting
+from support.tls_clients import CERTIFICATE_OPTIONS, client_context
 
 from zoolet.client import Client
 from zoolet.protocol import records as r
@@ -62,34 +62,39 @@ from zoolet.server.admin.descriptors import raise_limit
 from zoolet.testing import Proxy, check
 
 SESSIONS: Final = 2000
-TIMEOUT_MS: Final = 9000
-WATCHED: Final = 200
-"""Nodes that are watched and written."""
+SESSION_TIMEOUT_MS: Final = 9000
+WATCHED_NODES: Final = 200
+"""Number of nodes that are watched and written."""
 SLOW_READERS: Final = 10
-CLOSED, EXPIRED, RESET = 20, 5, 5  # sessions per second
-TURNS: Final = CLOSED + EXPIRED + RESET
-"""Number of parts of a second. The load is spread over them, because requests that arrive together wait in line."""
-OPENED_AT_ONCE: Final = 20
-"""Maximum number of sessions that are opened in one of these parts."""
-WRITES: Final = 100
-"""Number of writes per second. Creates and deletes are a fifth of this."""
-WARM_UP: Final = 0.2
-"""Share of the time for the warm-up. The memory of the next share is compared with the memory of the last share.
-Latencies count after half of the warm-up.
+CLOSED_PER_SECOND, EXPIRED_PER_SECOND, RESET_PER_SECOND = 20, 5, 5  # sessions that end per second in each way
+TURNS_PER_SECOND: Final = CLOSED_PER_SECOND + EXPIRED_PER_SECOND + RESET_PER_SECOND
+"""Number of turns per second, over which the load is spread: requests that arrive together would wait in line."""
+MAX_OPENED_PER_TURN: Final = 20
+"""Maximum number of sessions to open per turn."""
+WRITES_PER_SECOND: Final = 100
+"""Number of writes per second. A fifth are creates and deletes."""
+WARM_UP_SHARE: Final = 0.2
+"""Warm-up, as a share of the run time. Later, the memory in the first such share is compared with the last share.
+Latencies count from the middle of the warm-up.
 """
-GROWTH: Final = 0.02
-WORST_S: Final = 0.02
-"""Maximum CPU time of the server until a reply to the neighbour. Other programs of the machine do not count."""
-OVER_TLS: Final = 10
-"""One in this many sessions uses TLS."""
-PAGE: Final = ("api/locks", "api/sessions?order=writes", "api/history?fold=1", "api/children?path=/soak/e&sort=time")
-"""The parts of the open page that are read every five seconds, below ``/console/``."""
+MAX_GROWTH: Final = 0.02
+MAX_REPLY_CPU_S: Final = 0.02
+"""Maximum CPU time of the server until a reply to the neighbour, in seconds, without other programs."""
+SESSIONS_PER_TLS_SESSION: Final = 10
+"""Ratio of all sessions to sessions over TLS."""
+PAGE_PATHS: Final = (
+    "api/locks",
+    "api/sessions?order=writes",
+    "api/history?fold=1",
+    "api/children?path=/soak/e&sort=time",
+)
+"""Paths below ``/console/`` that the open page reads every five seconds."""
 PING: Final = frame(struct.pack(">ii", Xid.PING, OpCode.PING))
 LINGER_RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Member(asyncio.Protocol):
-    """A session of the crowd: an ephemeral node, a watch that it sets again whenever it fires, and pings."""
+    """A session of the crowd: it owns an ephemeral node, pings, and sets its watch again whenever the watch fires."""
 
     def __init__(self, crowd: Crowd, number: int) -> None:
         self._crowd = crowd
@@ -103,7 +108,7 @@ class Member(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self._crowd.members[self._number] = self
-        transport.write(frame(ConnectRequest(0, TIMEOUT_MS, 0, bytes(16), False).encode()))
+        transport.write(frame(ConnectRequest(0, SESSION_TIMEOUT_MS, 0, bytes(16), False).encode()))
 
     def data_received(self, data: bytes) -> None:
         """Create the node and the watch when the session is open, and set the watch again when it has fired."""
@@ -121,25 +126,25 @@ class Member(asyncio.Protocol):
                 self._crowd.count["replies"] += 1
 
     def _watch(self) -> None:
-        self.send(request(OpCode.GET_DATA, r.GetDataRequest(f"/soak/w/{self._number % WATCHED}", True)))
+        self.send(request(OpCode.GET_DATA, r.GetDataRequest(f"/soak/w/{self._number % WATCHED_NODES}", True)))
 
     def send(self, data: bytes) -> None:
-        """Send, unless the connection is closed."""
+        """Send data, unless the connection is closed."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Report the loss to the crowd, which counts it unless this program has closed the connection."""
+        """Report the loss to the crowd, which distinguishes losses from sessions that this program ended."""
         self._crowd.lost(self._number, self)
 
 
 class Crowd:
-    """Two thousand sessions that come and go. Each second, a third of them send a ping."""
+    """Two thousand sessions. Every second, thirty are replaced, and a third of all sessions send a ping."""
 
     def __init__(self, port: int, tls_port: int, rng: Random) -> None:
         self._port = port
         self._tls_port = tls_port
-        self._context = trusting()
+        self._context = client_context()
         self._rng = rng
         self.members: dict[int, Member] = {}
         self._next = 0
@@ -154,19 +159,19 @@ class Crowd:
         self._ended.discard(member)
 
     async def run(self, until: float) -> None:
-        """Keep all sessions busy."""
+        """Open, end and ping sessions until a time."""
         loop, turn = asyncio.get_running_loop(), 0
         began = time.monotonic()
         while time.monotonic() < until:
-            for _ in range(min(SESSIONS - len(self.members), OPENED_AT_ONCE)):
+            for _ in range(min(SESSIONS - len(self.members), MAX_OPENED_PER_TURN)):
                 await self._open(loop)
             members = list(self.members.values())
-            for member in members[turn % (3 * TURNS) :: 3 * TURNS]:
+            for member in members[turn % (3 * TURNS_PER_SECOND) :: 3 * TURNS_PER_SECOND]:
                 member.send(PING)
             if len(members) == SESSIONS:
-                self._churn(self._rng.choice(members), turn % TURNS)
+                self._churn(self._rng.choice(members), turn % TURNS_PER_SECOND)
             turn += 1
-            await asyncio.sleep(max(began + turn / TURNS - time.monotonic(), 0.001))
+            await asyncio.sleep(max(began + turn / TURNS_PER_SECOND - time.monotonic(), 0.001))
         for member in list(self.members.values()):
             self._end(member, request(OpCode.CLOSE_SESSION, b""))
         await asyncio.sleep(1.0)
@@ -174,14 +179,14 @@ class Crowd:
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         number, self._next = self._next, self._next + 1
         self.count["opened"] += 1
-        port, context = (self._port, None) if number % OVER_TLS else (self._tls_port, self._context)
+        port, context = (self._port, None) if number % SESSIONS_PER_TLS_SESSION else (self._tls_port, self._context)
         await loop.create_connection(lambda: Member(self, number), "127.0.0.1", port, ssl=context)
 
     def _churn(self, member: Member, turn: int) -> None:
-        """End a session: by a request in the first turns of a second, then by expiry, then by a reset."""
-        if turn < CLOSED:
+        """End a session. The turn within the second decides how: by a request, by expiry or by a reset."""
+        if turn < CLOSED_PER_SECOND:
             self._end(member, request(OpCode.CLOSE_SESSION, b""))
-        elif turn < CLOSED + EXPIRED:
+        elif turn < CLOSED_PER_SECOND + EXPIRED_PER_SECOND:
             self._end(member)
         else:
             assert member.transport is not None
@@ -202,10 +207,10 @@ async def write(hosts: str, until: float, count: Counter[str]) -> None:
         number = 0
         while time.monotonic() < until:
             began = time.monotonic()
-            for _ in range(WRITES // 10):
+            for _ in range(WRITES_PER_SECOND // 10):
                 number += 1
-                await zk.set(f"/soak/w/{number % WATCHED}", b"%064d" % number)
-            for _ in range(WRITES // 50):
+                await zk.set(f"/soak/w/{number % WATCHED_NODES}", b"%064d" % number)
+            for _ in range(WRITES_PER_SECOND // 50):
                 path = await zk.create("/soak/n-", b"x" * 500, sequential=True)
                 await zk.delete(path)
             count["writes"] = number
@@ -216,7 +221,7 @@ async def read_nothing(port: int, until: float) -> None:
     """Watch everything for half a minute without reading, and reset the connection."""
     while time.monotonic() < until:
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
-        writer.write(frame(ConnectRequest(0, TIMEOUT_MS, 0, bytes(16), False).encode()))
+        writer.write(frame(ConnectRequest(0, SESSION_TIMEOUT_MS, 0, bytes(16), False).encode()))
         add = r.AddWatchRequest("/soak", AddWatchMode.PERSISTENT_RECURSIVE)
         writer.write(request(OpCode.ADD_WATCH, add))
         for _ in range(10):
@@ -225,8 +230,8 @@ async def read_nothing(port: int, until: float) -> None:
         writer.transport.abort()
 
 
-class Holders:
-    """The holders of the lock: one at a time, with tokens that grow."""
+class HolderCheck:
+    """A check of the lock's holders: at most one at a time, with increasing tokens."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -236,7 +241,7 @@ class Holders:
         self.wrong: list[str] = []
 
     def enter(self, name: str, token: int = 0) -> None:
-        """Record a new holder."""
+        """Record a new holder, and check that the lock was free and that the token increased."""
         with self._guard:
             self._inside += 1
             self.rounds[name] += 1
@@ -252,8 +257,8 @@ class Holders:
             self._inside -= 1
 
 
-async def lock(hosts: str, name: str, holders: Holders, until: float) -> None:
-    """Take the lock repeatedly."""
+async def contend(hosts: str, name: str, holders: HolderCheck, until: float) -> None:
+    """Acquire and release the lock repeatedly until *until*, and report each holder to *holders*."""
     async with Client(hosts, timeout=10.0) as zk:
         while time.monotonic() < until:
             async with zk.lock("/soak-lock") as lease:
@@ -262,8 +267,8 @@ async def lock(hosts: str, name: str, holders: Holders, until: float) -> None:
                 holders.leave()
 
 
-def lock_by_kazoo(hosts: str, holders: Holders, stop: threading.Event) -> None:
-    """Take the lock repeatedly with kazoo, in a thread."""
+def contend_with_kazoo(hosts: str, holders: HolderCheck, stop: threading.Event) -> None:
+    """Acquire and release the lock repeatedly with kazoo, in a thread, until *stop* is set. Report each holder."""
     zk = KazooClient(hosts, timeout=10.0)
     zk.start()
     while not stop.is_set():
@@ -275,25 +280,25 @@ def lock_by_kazoo(hosts: str, holders: Holders, stop: threading.Event) -> None:
     zk.close()
 
 
-async def sample(port: int, until: float, seed: int, stories: list[str]) -> int:
-    """Check histories of ten seconds repeatedly, and return the number of checked requests."""
+async def check_histories(port: int, until: float, seed: int, stories: list[str]) -> int:
+    """Record and check histories of ten seconds, repeatedly. Return the number of checked requests."""
     checked = 0
     rng = Random(seed)
     while time.monotonic() < until - 5:
         async with Proxy(f"127.0.0.1:{port}") as proxy:
             with proxy.recording() as recording:
                 ends = min(time.monotonic() + 10, until)
-                await asyncio.gather(*(_use(proxy.hosts, rng, ends) for _ in range(3)))
+                await asyncio.gather(*(_use_nodes(proxy.hosts, rng, ends) for _ in range(3)))
             found = await asyncio.to_thread(check, recording)
             checked += len(recording)
             if found is not None:
                 stories.append(found.story)
-            await _clean(proxy.hosts)
+            await _delete_history_nodes(proxy.hosts)
         await asyncio.sleep(min(20.0, max(until - time.monotonic(), 0)))
     return checked
 
 
-async def _clean(hosts: str) -> None:
+async def _delete_history_nodes(hosts: str) -> None:
     """Delete the nodes that the clients of the history have created, to keep the tree small."""
     async with Client(hosts, timeout=10.0) as zk:
         for path in ("/q", *(f"/n{number}" for number in range(6))):
@@ -301,7 +306,7 @@ async def _clean(hosts: str) -> None:
                 await zk.delete(path, recursive=True)
 
 
-async def _use(hosts: str, rng: Random, until: float) -> None:
+async def _use_nodes(hosts: str, rng: Random, until: float) -> None:
     async with Client(hosts, timeout=10.0) as zk:
         while time.monotonic() < until:
             try:
@@ -312,7 +317,7 @@ async def _use(hosts: str, rng: Random, until: float) -> None:
 
 
 def follow_overview(url: str, until: float, count: Counter[str]) -> None:
-    """Read the events of the console's overview, in a thread."""
+    """Read and count the events of the console's overview, in a thread."""
     with urlopen(f"{url}console/api/events", timeout=30.0) as events:
         while time.monotonic() < until and events.readline():
             count["lines of the overview"] += 1
@@ -321,7 +326,7 @@ def follow_overview(url: str, until: float, count: Counter[str]) -> None:
 def read_page(url: str, until: float, count: Counter[str]) -> None:
     """Read the parts of the page and the metrics every five seconds, in a thread."""
     while time.monotonic() < until:
-        for name in (*(f"console/{each}" for each in PAGE), "metrics"):
+        for name in (*(f"console/{each}" for each in PAGE_PATHS), "metrics"):
             with urlopen(url + name, timeout=30.0) as answer:
                 count["bytes of pages"] += len(answer.read())
         time.sleep(5.0)
@@ -348,43 +353,43 @@ def descriptors(target: Target) -> int:
 
 
 async def run(target: DurableTarget, minutes: float, seed: int) -> list[str]:
-    """Run everything, and return a line for each broken condition."""
+    """Run all loads against a daemon, and return a line for each broken condition."""
     hosts = f"127.0.0.1:{target.port}"
     async with Client(hosts, timeout=10.0) as zk:
-        for path in ("/soak/e", *(f"/soak/w/{number}" for number in range(WATCHED))):
+        for path in ("/soak/e", *(f"/soak/w/{number}" for number in range(WATCHED_NODES))):
             await zk.create(path, b"%064d" % 0, parents=True)
     await asyncio.sleep(0.5)
     before = descriptors(target)
     until = time.monotonic() + minutes * 60
-    crowd, holders = Crowd(target.port, target.tls_port, Random(seed)), Holders()
+    crowd, holders = Crowd(target.port, target.tls_port, Random(seed)), HolderCheck()
     memory: list[float] = []
     stories: list[str] = []
     neighbour = Neighbour(target.port, target.pid)
     began = time.monotonic()
     stop = threading.Event()
-    thread = threading.Thread(target=lock_by_kazoo, args=(hosts, holders, stop))
+    thread = threading.Thread(target=contend_with_kazoo, args=(hosts, holders, stop))
     thread.start()
     try:
         async with asyncio.TaskGroup() as group:
             for job in (
                 crowd.run(until), write(hosts, until, crowd.count), watch_memory(target, until, memory, crowd),
-                lock(hosts, "one", holders, until), lock(hosts, "two", holders, until),
+                contend(hosts, "one", holders, until), contend(hosts, "two", holders, until),
                 *(read_nothing(target.port, until) for _ in range(SLOW_READERS)),
                 asyncio.to_thread(follow_overview, target.admin_url, until, crowd.count),
                 asyncio.to_thread(read_page, target.admin_url, until, crowd.count),
             ):  # fmt: skip
                 group.create_task(job)
-            sampling = group.create_task(sample(target.port, until, seed, stories))
+            sampling = group.create_task(check_histories(target.port, until, seed, stories))
     finally:
         stop.set()
         measured = neighbour.stop()
     await asyncio.to_thread(thread.join)
     checked = sampling.result()
-    counted = [each for each in measured if began + WARM_UP / 2 * minutes * 60 < each[0] < until]
+    counted = [each for each in measured if began + WARM_UP_SHARE / 2 * minutes * 60 < each[0] < until]
     latencies, used = sorted(each[1] for each in counted), sorted(each[2] for each in counted)
-    await asyncio.sleep(TIMEOUT_MS / 1000 + 3)
+    await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 + 3)
     after = descriptors(target)
-    fifth = max(round(len(memory) * WARM_UP), 1)
+    fifth = max(round(len(memory) * WARM_UP_SHARE), 1)
     warm, last = max(memory[fifth : 2 * fifth]), max(memory[-fifth:])
     place = len(counted) * 999 // 1000
     print(f"\nmemory {warm:.1f} MB after the warm-up, {last:.1f} MB at the end: {last / warm - 1:+.1%}")
@@ -393,13 +398,15 @@ async def run(target: DurableTarget, minutes: float, seed: int) -> list[str]:
     print(f"CPU of the server until its reply: worst {used[-1] * 1000:.1f} ms, 99.9 % {used[place] * 1000:.1f} ms")
     print(f"{sum(holders.rounds.values()):,} rounds of the lock ({dict(holders.rounds)}), {checked:,} requests checked")
     wrong = list(holders.wrong) + stories
-    if last > warm * (1 + GROWTH):
-        wrong.append(f"memory has grown by {last / warm - 1:.1%}; {GROWTH:.0%} is the limit")
+    if last > warm * (1 + MAX_GROWTH):
+        wrong.append(f"memory has grown by {last / warm - 1:.1%}; {MAX_GROWTH:.0%} is the limit")
     if after > before:
         wrong.append(f"{after - before} descriptors more are open than before")
-    if used[-1] > WORST_S:
-        slow = sum(each > WORST_S for each in used)
-        wrong.append(f"the server used more than {WORST_S * 1000:.0f} ms of CPU until {slow} of {len(used):,} replies")
+    if used[-1] > MAX_REPLY_CPU_S:
+        slow = sum(each > MAX_REPLY_CPU_S for each in used)
+        wrong.append(
+            f"the server used more than {MAX_REPLY_CPU_S * 1000:.0f} ms of CPU until {slow} of {len(used):,} replies"
+        )
     if crowd.count["lost"]:
         wrong.append(f"{crowd.count['lost']} sessions were disconnected by the server")
     if not checked or not all(holders.rounds[name] for name in ("one", "two", "kazoo")):
@@ -414,7 +421,7 @@ class DurableTarget(Target):
         self.folder = folder
         properties = {"snapCount": "20000", "autopurge.purgeInterval": "1", "maxSessionTimeout": "60000"}
         audit = {"audit.enable": "true", "zoolet.auditFile": f"{folder}/audit.log"}
-        ports = ["--secure-port", "0", *CERTIFICATE, "--admin-port", "0"]
+        ports = ["--secure-port", "0", *CERTIFICATE_OPTIONS, "--admin-port", "0"]
         super().__init__({**properties, **audit}, ["--data-dir", folder, *ports])
 
     def __enter__(self) -> Self:
@@ -430,7 +437,7 @@ class DurableTarget(Target):
 
 
 def main() -> int:
-    """Run from the command line."""
+    """Parse the command line, run the soak test, and return the exit code."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)

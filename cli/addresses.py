@@ -13,8 +13,8 @@ def format_address(host: str, port: int) -> str:
     return ", ".join(host_and_port(one, port) for one in host.split(","))
 
 
-def cannot_connect(reason: str) -> str:
-    """Return the message of all commands for servers that cannot be reached.
+def cannot_connect_message(reason: str) -> str:
+    """Return the message for servers that cannot be reached. All commands use this wording.
 
     Args:
         reason: The address and the cause, such as ``127.0.0.1:1: connection refused``.
@@ -23,17 +23,17 @@ def cannot_connect(reason: str) -> str:
 
 
 def server_message(address: object, text: str) -> str:
-    """Return a sentence about a server.
+    """Return a sentence that starts with the address of a server.
 
     Args:
         address: The address of the server.
         text: The rest of the sentence, such as an error of :func:`zoolet.client.four_letters.send_command`.
     """
     reason = text.removeprefix("does not answer: ")
-    return f"{address} {text}" if reason == text else cannot_connect(f"{address}: {reason}")
+    return f"{address} {text}" if reason == text else cannot_connect_message(f"{address}: {reason}")
 
 
-def listen_error(error: Exception) -> str:
-    """Return the reason why an address cannot be listened on, without the address, which asyncio adds."""
+def listen_error_reason(error: Exception) -> str:
+    """Return the reason of a listen error, without the address that asyncio adds to it."""
     number = getattr(error, "errno", None) or 0
     return lower_first(os.strerror(number) if number > 0 else str(getattr(error, "strerror", None) or error))

@@ -8,13 +8,23 @@ import socket
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ..server.admin.http import LOCAL, READS, HttpError, HttpRequest, Response, Route, Router, is_loopback, no_page
-from ..server.admin.observed import Observed
+from ..server.admin.http import (
+    LOCAL_NAMES,
+    READS,
+    HttpError,
+    HttpRequest,
+    Response,
+    Route,
+    Router,
+    is_loopback,
+    no_page,
+)
+from ..server.admin.observed import MonitoredServer
 from ..server.admin.pages import AdminPages, Console, healthz, metrics_page
 from ..server.admin.state_pages import Transfer
 from ..server.config.config import AdminSettings
 from .addresses import format_address
-from .options import cannot_listen, require_h11
+from .options import cannot_listen_error, require_h11
 
 if TYPE_CHECKING:  # the module requires h11, which most servers do not need
     from ..server.net.http import HttpServer
@@ -23,8 +33,8 @@ if TYPE_CHECKING:  # the module requires h11, which most servers do not need
 class AdminPorts:
     """The HTTP ports of a daemon, as an asynchronous context manager.
 
-    The ports open before the server does. Before :meth:`serve` and after :meth:`end` they report only that the server
-    is alive and not ready.
+    The HTTP ports open before the ports for clients. Before :meth:`serve` and after :meth:`end`, they report only that
+    the server is alive but not ready.
 
     Args:
         settings: The ports to listen on, at least one.
@@ -34,30 +44,30 @@ class AdminPorts:
 
     Attributes:
         lines: Lines to print once the server is ready: the URLs, and the token if one was generated.
-        starting: Activity of the server while it is not ready, for ``/readyz``.
+        activity: The text of ``/readyz`` while the server is not ready, such as ``starting``.
     """
 
     def __init__(self, settings: AdminSettings) -> None:
         require_h11("admin.serverPort" if settings.port is not None else "metricsProvider.className")
         self.lines: list[str] = []
         self._settings = settings
-        self.starting = "starting"
-        self._observed: Observed | None = None
+        self.activity = "starting"
+        self._observed: MonitoredServer | None = None
         self._router: Router
         self._token = settings.token or secrets.token_urlsafe(24)
         self._servers: list[HttpServer] = []
-        self._names: frozenset[str] = LOCAL
+        self._names: frozenset[str] = LOCAL_NAMES
 
     async def __aenter__(self) -> AdminPorts:
         settings = self._settings
         from ..server.net.http import HttpServer, Limits
 
         own = await asyncio.to_thread(lambda: (socket.gethostname(), socket.getfqdn()))  # getfqdn() may query DNS
-        self._names = LOCAL | {name.lower() for name in own} | {name.lower() for name in settings.hosts}
+        self._names = LOCAL_NAMES | {name.lower() for name in own} | {name.lower() for name in settings.hosts}
         limits = Limits(idle=settings.idle_timeout / 1000)
         if settings.port is not None:
-            self._wait()
-            server = HttpServer(lambda request: self._router.route_of(request), limits)
+            self._serve_health_only()
+            server = HttpServer(lambda request: self._router.find_route(request), limits)
             where = await self._listen(server, settings.host, settings.port)
             self.lines.append(f"zoolet admin on http://{where}/")
             if settings.token is None:
@@ -69,7 +79,7 @@ class AdminPorts:
                 self._names,
                 is_local=is_loopback(settings.metrics_host),
             )
-            server = HttpServer(router.route_of, limits)
+            server = HttpServer(router.find_route, limits)
             where = await self._listen(server, settings.metrics_host, settings.metrics_port)
             self.lines.append(f"zoolet metrics on http://{where}/metrics")
         return self
@@ -82,14 +92,14 @@ class AdminPorts:
 
     def serve(
         self,
-        observed: Observed,
+        observed: MonitoredServer,
         transfer: Transfer | None = None,
         console: Console | None = None,
     ) -> None:
-        """Start to answer all requests.
+        """Start answering all requests.
 
         Args:
-            observed: The server.
+            observed: The server to report on.
             transfer: Implementation of ``snapshot`` and ``restore``.
             console: Function that returns the routes of the console.
         """
@@ -106,24 +116,24 @@ class AdminPorts:
         ).router
 
     def end(self) -> None:
-        """Start to answer that the server is stopping."""
-        self.starting, self._observed = "stopping", None
-        self._wait()
+        """Report from now on that the server is stopping."""
+        self.activity, self._observed = "stopping", None
+        self._serve_health_only()
 
-    def _wait(self) -> None:
-        """Answer only that the server is alive, and the reason why it is not ready."""
+    def _serve_health_only(self) -> None:
+        """Report only that the server is alive, and why it is not ready."""
         routes = [Route(READS, "/healthz", healthz), Route(READS, "/readyz", self._readyz)]
         is_local = is_loopback(self._settings.host)
-        self._router = Router(routes, lambda request: self._not_yet(), self._names, is_local=is_local)
+        self._router = Router(routes, lambda request: self._not_ready_error(), self._names, is_local=is_local)
 
     async def _readyz(self, request: HttpRequest) -> Response:
-        return Response(f"{self.starting}\n".encode(), status=503)
+        return Response(f"{self.activity}\n".encode(), status=503)
 
-    def _not_yet(self) -> HttpError:
-        return HttpError(503, f"not ready: {self.starting}", ("Retry-After", "1"))
+    def _not_ready_error(self) -> HttpError:
+        return HttpError(503, f"not ready: {self.activity}", ("Retry-After", "1"))
 
     async def _listen(self, server: HttpServer, host: str | None, port: int) -> str:
-        """Listen on a port; return the address.
+        """Listen on a port, and add the server to those that are closed at exit. Return the address.
 
         Raises:
             CommandError: The address cannot be listened on.
@@ -132,11 +142,11 @@ class AdminPorts:
             bound = await server.start(host, port)
         except (OSError, UnicodeError) as error:
             await self.__aexit__(None, None, None)
-            raise cannot_listen(f"{format_address(host or '*', port)} for HTTP", error) from None
+            raise cannot_listen_error(f"{format_address(host or '*', port)} for HTTP", error) from None
         self._servers.append(server)
         return format_address(host or "0.0.0.0", bound)
 
     async def _metrics(self, request: HttpRequest) -> Response:
         if self._observed is None:
-            raise self._not_yet()
+            raise self._not_ready_error()
         return await metrics_page(self._observed, request)

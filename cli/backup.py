@@ -1,4 +1,4 @@
-"""``zoolet backup``: make a consistent copy of a data directory, even while its server is running."""
+"""``zoolet backup``: a consistent copy of a data directory, even while its server is running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The certificates of a daemon with a TLS port: loaded, reloaded, and watched until they expire."""
+"""The certificates of a daemon with a TLS port: loading, reloading, and warnings before they expire."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..server.net.tls_settings import TlsSettings
 
 _log = logging.getLogger("zoolet.server")
 WARN_BEFORE_S: Final = 14 * 86_400
-"""If the certificate expires within this many seconds, a warning is logged at each start and reload, and every day."""
+"""Seconds before the expiry at which warnings start. They are logged at each start and reload, and once a day."""
 
 
 def load(settings: TlsSettings) -> tls.ServerContext:
@@ -31,24 +31,24 @@ def load(settings: TlsSettings) -> tls.ServerContext:
 
 
 def reload(settings: TlsSettings, daemon: Daemon) -> None:
-    """Reload the certificates; keep the present certificates if the new ones cannot be used."""
+    """Reload the certificates. If they cannot be used, log an error and keep the current certificates."""
     try:
         context = tls.context(settings)
     except tls.TlsError as error:
         _log.error("SIGHUP: cannot reload the certificates, keeping the current ones: %s", error)
     else:
         daemon.use_certificates(context)
-        _warn(settings, daemon)
+        _warn_of_expiry(settings, daemon)
         _log.info("SIGHUP: certificates reloaded; new connections use them")
 
 
 def watch(settings: TlsSettings, daemon: Daemon) -> None:
-    """Check the expiry date of the certificate, now and each day."""
-    _warn(settings, daemon)
+    """Check the expiry date of the certificate now and once a day, and log a warning if it is near."""
+    _warn_of_expiry(settings, daemon)
     asyncio.get_running_loop().call_later(86_400, watch, settings, daemon)
 
 
-def _warn(settings: TlsSettings, daemon: Daemon) -> None:
+def _warn_of_expiry(settings: TlsSettings, daemon: Daemon) -> None:
     """Log a warning if the certificate has expired or will expire soon, or if its expiry date is unknown."""
     ends = daemon.observed.certificate_ends
     when = datetime.fromtimestamp(ends, UTC).isoformat(" ", "minutes")

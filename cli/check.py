@@ -1,4 +1,4 @@
-"""``zoolet check FILE``: check a recording for consistency violations."""
+"""``zoolet check FILE``: a search for consistency violations in recordings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from ..protocol.messages import file_error_reason
-from .usage import add_example, brief, path
+from .usage import add_example, path, shorten_message
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,5 +57,5 @@ def _check(options: argparse.Namespace, definitions: list[str]) -> int:
 
 
 def _refuse(reason: str) -> int:
-    print(f"zoolet check: {brief(reason)}", file=sys.stderr)
+    print(f"zoolet check: {shorten_message(reason)}", file=sys.stderr)
     return 2

@@ -1,6 +1,6 @@
 """``zoolet console HOSTS``: the console for any ZooKeeper server, in a separate process.
 
-With ``--observe`` it follows an ensemble as an observer, and shows the history too.
+With ``--observe``, the console follows an ensemble as an observer, and also shows the history.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from .addresses import format_address
 from .event_loop import run_loop
 from .options import (
     DEFAULT_HOSTS,
-    SERVERS,
-    SESSION,
-    STOPPED,
+    SERVERS_HELP,
+    STOP_EXIT_CODES,
+    TIMEOUT_HELP,
     add_connection,
     add_definitions,
     add_listener,
     add_sid,
     add_timeout,
-    cannot_listen,
+    cannot_listen_error,
     connected_client,
     make_client,
     parse_servers,
@@ -52,7 +52,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     add_example(parser, "zoolet console localhost:2181 --port 8080")
     add_example(parser, "zoolet console --observe zk1:2888,zk2:2888,zk3:2888")
-    parser.add_argument("hosts", metavar="HOSTS", nargs="?", help=SERVERS)
+    parser.add_argument("hosts", metavar="HOSTS", nargs="?", help=SERVERS_HELP)
     parser.add_argument(
         "--observe",
         metavar="ADDRESSES",
@@ -62,12 +62,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_sid(parser)
     add_listener(parser)
     add_connection(parser)
-    add_timeout(parser, 10.0, SESSION)
+    add_timeout(parser, 10.0, TIMEOUT_HELP)
     add_definitions(parser, "zoolet.adminHosts=NAME", "name of a reverse proxy in front of the page")
-    parser.set_defaults(command=_console)
+    parser.set_defaults(command=_run_console)
 
 
-def _console(options: argparse.Namespace, definitions: list[str]) -> int:
+def _run_console(options: argparse.Namespace, definitions: list[str]) -> int:
     options.names = build(parse_definitions(definitions, "command line")).admin.hosts
     require_h11("the console")
     if options.observe is not None:
@@ -77,7 +77,9 @@ def _console(options: argparse.Namespace, definitions: list[str]) -> int:
             raise ConfigError("--observe connects to quorum ports, without --auth and --tls-...: remove those options")
         from .observing import parse_ensemble
 
-        return run_loop(_until_sigterm(_observe(parse_ensemble(options.observe, options.sid, read_only=True), options)))
+        return run_loop(
+            _run_until_sigterm(_observe(parse_ensemble(options.observe, options.sid, read_only=True), options))
+        )
     if options.sid is not None:
         raise ConfigError("--sid requires --observe")
     from ..console.remote_source import RemoteSource
@@ -86,11 +88,11 @@ def _console(options: argparse.Namespace, definitions: list[str]) -> int:
     hosts, tls = parse_servers(options.hosts, options)
     client = make_client(options.hosts, tls, options, read_only=True)
     source = RemoteSource(client, hosts.addresses, tls, min(options.timeout, 5.0))
-    return run_loop(_until_sigterm(_serve(client, source, options)))
+    return run_loop(_run_until_sigterm(_serve(client, source, options)))
 
 
-async def _until_sigterm(work: Coroutine[Any, Any, int]) -> int:
-    """Run a coroutine until it returns, or until SIGTERM cancels it; return the exit code."""
+async def _run_until_sigterm(work: Coroutine[Any, Any, int]) -> int:
+    """Run a coroutine and return its exit code. SIGTERM cancels the coroutine, and the exit code is then 0."""
     task, terminated = asyncio.ensure_future(work), []
 
     def terminate() -> None:
@@ -101,9 +103,9 @@ async def _until_sigterm(work: Coroutine[Any, Any, int]) -> int:
     try:
         return await task
     except asyncio.CancelledError:
-        if not terminated:  # Ctrl-C
+        if not terminated:  # Ctrl-C cancelled the task
             raise
-        return STOPPED[signal.SIGTERM]
+        return STOP_EXIT_CODES[signal.SIGTERM]
 
 
 async def _serve(client: Client, source: RemoteSource, options: argparse.Namespace) -> int:
@@ -121,7 +123,7 @@ async def _serve(client: Client, source: RemoteSource, options: argparse.Namespa
 
 
 async def _observe(ensemble: ObservedEnsemble, options: argparse.Namespace) -> int:
-    """Serve the page of a replica of an ensemble. No port is opened for the replica's clients.
+    """Serve the console of a replica of an ensemble. The replica accepts no clients.
 
     Raises:
         ConfigError: The ensemble cannot be observed.
@@ -147,28 +149,28 @@ async def _observe(ensemble: ObservedEnsemble, options: argparse.Namespace) -> i
 
 
 async def _listen(source: ConsoleSource, options: argparse.Namespace, *, is_open: bool) -> HttpServer:
-    """Serve the page of a source, and print its address and token.
+    """Start the HTTP server of the console, and print its address and token.
 
     Args:
-        source: The source.
+        source: Source of the data that the console shows.
         options: The options of the command.
-        is_open: Whether requests of this machine that only read need no token.
+        is_open: Whether read-only requests from this machine need no token.
 
     Raises:
         CommandError: The address cannot be listened on.
     """
     from ..console.pages import ConsolePages
-    from ..server.admin.http import LOCAL, Router, Token, is_loopback, no_page
+    from ..server.admin.http import LOCAL_NAMES, Router, Token, is_loopback, no_page
     from ..server.net.http import HttpServer
 
     is_local = is_loopback(options.host)
     token = secrets.token_urlsafe(24)
     pages = ConsolePages(source, Token(token, is_local and is_open))
-    names = LOCAL | {name.lower() for name in options.names}
-    server = HttpServer(Router(pages.routes(), no_page("the console is at /"), names, is_local=is_local).route_of)
+    names = LOCAL_NAMES | {name.lower() for name in options.names}
+    server = HttpServer(Router(pages.routes(), no_page("the console is at /"), names, is_local=is_local).find_route)
     try:
         port = await server.start(options.host, options.port)
     except (OSError, UnicodeError) as error:
-        raise cannot_listen(format_address(options.host, options.port), error) from None
+        raise cannot_listen_error(format_address(options.host, options.port), error) from None
     print(f"zoolet console on http://{format_address(options.host, port)}/\nzoolet console token {token}", flush=True)
     return server

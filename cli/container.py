@@ -18,15 +18,27 @@ from ..protocol.addresses import host_and_port
 from ..server.config import ConfigError, build, read_file
 from ..server.net.listening import means_all
 from . import logs, serve
-from .addresses import cannot_connect
-from .images import java_options, read_settings, refuse_unknown, unknown_variables, with_files, without_effect
+from .addresses import cannot_connect_message
+from .images import (
+    expand_file_variables,
+    ineffective_variables,
+    java_options,
+    read_settings,
+    refuse_unknown_variables,
+    unknown_variables,
+)
 from .options import CannotRunError
 from .usage import add_example
 
 CONFIG_FILES: Final = ("/conf/zoo.cfg", "/opt/bitnami/zookeeper/conf/zoo.cfg")
-"""Paths where a zoo.cfg may be mounted."""
-COMMANDS: Final = ("zkServer.sh", "/docker-entrypoint.sh", "/opt/bitnami/scripts/zookeeper/run.sh", "start-foreground")
-"""Commands that start the server in the other images."""
+"""Paths where the images expect a mounted zoo.cfg."""
+START_COMMANDS: Final = (
+    "zkServer.sh",
+    "/docker-entrypoint.sh",
+    "/opt/bitnami/scripts/zookeeper/run.sh",
+    "start-foreground",
+)
+"""Commands that start the server in the other images, so a container runs the daemon for them."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -40,11 +52,16 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     add_example(parser, "ZOO_TICK_TIME=1000 zoolet container")
     parser.add_argument("given", nargs="*", metavar="COMMAND", help="status, or a command to run instead of the daemon")
-    parser.set_defaults(command=lambda options, definitions: _container(options.given or options.words, definitions))
+    parser.set_defaults(
+        command=lambda options, definitions: _run_container(options.given or options.words, definitions)
+    )
 
 
-def start_of_command(words: Sequence[str]) -> int:
-    """Return the index of the user's command among the arguments of ``zoolet``, or their number without a command."""
+def command_index(words: Sequence[str]) -> int:
+    """Return the index of the user's command among the arguments of ``zoolet``.
+
+    If there is no such command, return the number of arguments.
+    """
     place = next((place for place in range(1, len(words)) if not words[place].startswith("-")), len(words))
     if "--" in words[:place]:
         return words.index("--")
@@ -52,11 +69,11 @@ def start_of_command(words: Sequence[str]) -> int:
 
 
 def _is_daemon(words: Sequence[str]) -> bool:
-    """Return whether a command, if any, is one that starts the server in the other images."""
-    return not words or os.path.basename(words[0]) in map(os.path.basename, COMMANDS)
+    """Return whether the words are empty, or are a command that starts the server in the other images."""
+    return not words or os.path.basename(words[0]) in map(os.path.basename, START_COMMANDS)
 
 
-def _container(words: list[str], definitions: list[str]) -> int:
+def _run_container(words: list[str], definitions: list[str]) -> int:
     is_daemon = _is_daemon(words)
     if definitions and not is_daemon:
         raise ConfigError(f"-D is only for the daemon, not for {words[0]!r}")
@@ -67,15 +84,15 @@ def _container(words: list[str], definitions: list[str]) -> int:
             os.execvp(words[0], words)
         except OSError as error:
             raise CannotRunError(words[0], error) from None
-    environment = with_files(os.environ)
+    environment = expand_file_variables(os.environ)
     if words == ["status"]:
         return _status(environment)
     _refuse_java_env(environment)
     logs.configure(environment.get("ZOO_LOG_LEVEL", "info").lower(), "text")
-    if (file := _mounted(environment)) is not None:
-        refuse_unknown(environment)
+    if (file := _find_config_file(environment)) is not None:
+        refuse_unknown_variables(environment)
         options = java_options(environment)
-        if ignored := without_effect(environment, build(options, read_file(file))):
+        if ignored := ineffective_variables(environment, build(options, read_file(file))):
             names = ", ".join(ignored)
             raise ConfigError(f"variables without effect, because {file} is mounted: {names}; set their keys in {file}")
         return serve.serve(file, [options], definitions)
@@ -86,10 +103,10 @@ def _container(words: list[str], definitions: list[str]) -> int:
 
 
 def _refuse_java_env(environment: Mapping[str, str]) -> None:
-    """Refuse a mounted java.env with properties. In the other images, a shell reads this file.
+    """Refuse a mounted java.env that sets properties: only the other images have a shell that reads it.
 
     Raises:
-        ConfigError: Such a file exists.
+        ConfigError: A mounted java.env sets properties.
     """
     for path in config_files(environment):
         file = Path(path).with_name("java.env")
@@ -97,12 +114,12 @@ def _refuse_java_env(environment: Mapping[str, str]) -> None:
             raise ConfigError(f"{file} is not supported; set its options in the environment variable JVMFLAGS")
 
 
-def _mounted(environment: Mapping[str, str]) -> str | None:
+def _find_config_file(environment: Mapping[str, str]) -> str | None:
     return next((path for path in config_files(environment) if Path(path).is_file()), None)
 
 
 def config_files(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the paths where a zoo.cfg may be mounted."""
+    """Return the paths to search for a mounted zoo.cfg, in the order of the search."""
     folder = environment.get("ZOO_CONF_DIR")
     return (f"{folder}/zoo.cfg", *CONFIG_FILES) if folder else CONFIG_FILES
 
@@ -110,8 +127,8 @@ def config_files(environment: Mapping[str, str]) -> tuple[str, ...]:
 def _status(environment: Mapping[str, str]) -> int:
     """Check the server of this container over its plain port, its admin port or its TLS port."""
     words = status_words(environment)
-    if words[0].startswith("tls://"):  # only a client with a certificate could check more
-        return _accepts(words[0].removeprefix("tls://"))
+    if words[0].startswith("tls://"):  # without a client certificate, only the connection can be checked
+        return _check_tls_port(words[0].removeprefix("tls://"))
     if words[0].startswith("http://"):
         from http.client import HTTPConnection, HTTPException
         from urllib.parse import urlsplit
@@ -125,14 +142,14 @@ def _status(environment: Mapping[str, str]) -> int:
             response = connection.getresponse()
             print(response.read().decode().strip())
         except (OSError, HTTPException) as error:
-            print(cannot_connect(f"{url.netloc}: {connection_failure(error)}"))
+            print(cannot_connect_message(f"{url.netloc}: {connection_failure(error)}"))
             return 1
         return 0 if response.status == 200 else 1
     command = [sys.executable, "-m", "zoolet", "status", *words]
     return os.spawnv(os.P_WAIT, sys.executable, command)
 
 
-def _accepts(address: str) -> int:
+def _check_tls_port(address: str) -> int:
     import socket
 
     from ..client.aio.dial import connection_failure
@@ -141,7 +158,7 @@ def _accepts(address: str) -> int:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
     except OSError as error:
-        print(cannot_connect(f"{address}: {connection_failure(error)}"))
+        print(cannot_connect_message(f"{address}: {connection_failure(error)}"))
         return 1
     print(f"{address} accepts connections")
     return 0
@@ -149,18 +166,18 @@ def _accepts(address: str) -> int:
 
 def status_words(environment: Mapping[str, str]) -> list[str]:
     """Return the arguments of ``zoolet status`` for the server of this container."""
-    if (file := _mounted(environment)) is not None:
+    if (file := _find_config_file(environment)) is not None:
         config = build(java_options(environment), read_file(file))
     else:
         config = build(*read_settings(environment).sources)
     if config.port is not None:
-        return [_reachable(config.host, config.port)]
+        return [_reachable_address(config.host, config.port)]
     if config.admin.port is not None:
-        return [f"http://{_reachable(config.admin.host, config.admin.port)}/readyz"]
-    return [f"tls://{_reachable(config.secure_host, config.secure_port or 0)}"]
+        return [f"http://{_reachable_address(config.admin.host, config.admin.port)}/readyz"]
+    return [f"tls://{_reachable_address(config.secure_host, config.secure_port or 0)}"]
 
 
-def _reachable(host: str | None, port: int) -> str:
-    """Return the first address that the server listens on, or loopback if it listens on all addresses."""
+def _reachable_address(host: str | None, port: int) -> str:
+    """Return an address to connect to: the first that the server listens on, or loopback if it listens on all."""
     first = (host or "::").split(",")[0]
     return host_and_port("127.0.0.1" if means_all(first) else first, port)

@@ -1,4 +1,4 @@
-"""``zoolet datadir``: inspect, verify, export or repair a ZooKeeper data directory."""
+"""``zoolet datadir``: inspection, verification, export and repair of a ZooKeeper data directory."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from ..server.config import build, parse_definitions
 from ..server.core.engine import Engine
 from ..server.core.node import int32, is_session
 from ..server.storage import snapshot as snapshots
-from ..server.storage.backup import TRIES
+from ..server.storage.backup import OPEN_ATTEMPTS
 from ..server.storage.directory import DataDir, read
 from ..server.storage.errors import NoDirectoryError, StorageError
 from ..server.storage.lock import is_locked
-from ..server.storage.recovery import Recovered, recover
+from ..server.storage.recovery import RecoveryResult, recover
 from ..server.storage.repair import repair
 from ..server.storage.txnlog import Log
 from .options import OptionError, add_data_dir
 from .usage import add_example
 
-Find = Callable[[], DataDir]
-"""A function that returns the current files of the directory."""
-ACTIONS: Final = """\
+FindDirectory = Callable[[], DataDir]
+"""Function that lists the files of the directory again, because a running server may change them."""
+ACTIONS_HELP: Final = """\
 show: summarize the state that a server would load;
 verify: check every file;
 export: print the tree as JSON, for zoolet run --load;
 repair: truncate the logs at the first damaged record,
 and keep the rest in a separate file"""
-DRY_RUN: Final = "with repair: list the repairs and the transactions that would be lost, without changing files"
+DRY_RUN_HELP: Final = "with repair: list the repairs and the transactions that would be lost, without changing files"
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,14 +47,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "changes files. Exit codes: 0 no problem found, 1 problems found, 2 DIR is missing.",
     )
     add_example(parser, "zoolet datadir verify /var/lib/zoolet")
-    parser.add_argument("what", metavar="ACTION", choices=("show", "verify", "export", "repair"), help=ACTIONS)
+    parser.add_argument("what", metavar="ACTION", choices=("show", "verify", "export", "repair"), help=ACTIONS_HELP)
     add_data_dir(parser)
-    parser.add_argument("--dry-run", action="store_true", help=DRY_RUN)
-    parser.set_defaults(command=_datadir)
+    parser.add_argument("--dry-run", action="store_true", help=DRY_RUN_HELP)
+    parser.set_defaults(command=_run_datadir)
 
 
-def _datadir(options: argparse.Namespace, definitions: list[str]) -> int:
-    jobs: dict[str, Callable[[Find], int]] = {"show": _show, "verify": _verify, "export": _export}
+def _run_datadir(options: argparse.Namespace, definitions: list[str]) -> int:
+    jobs: dict[str, Callable[[FindDirectory], int]] = {"show": _print_summary, "verify": _verify, "export": _export}
     if missing := [path for path in (options.directory, options.log_dir) if path and not Path(path).exists()]:
         raise NoDirectoryError(missing[0], "does not exist")
     if options.dry_run and options.what != "repair":
@@ -75,9 +75,14 @@ def _datadir(options: argparse.Namespace, definitions: list[str]) -> int:
     return jobs[options.what](find)
 
 
-def _recover(find: Find) -> tuple[Engine, DataDir, Recovered]:
-    """Load the state; retry if a running server purges files in the meantime."""
-    tries = TRIES
+def _recover(find: FindDirectory) -> tuple[Engine, DataDir, RecoveryResult]:
+    """Load the state of the directory. Retry a few times if a running server purges files during the load.
+
+    Raises:
+        FileNotFoundError: Files disappeared in each attempt.
+        StorageError: A server could not start with these files.
+    """
+    tries = OPEN_ATTEMPTS
     while True:
         engine, directory = Engine(build().settings, rng=Random(0)), find()
         try:
@@ -87,7 +92,7 @@ def _recover(find: Find) -> tuple[Engine, DataDir, Recovered]:
                 raise
 
 
-def _show(find: Find) -> int:
+def _print_summary(find: FindDirectory) -> int:
     engine, directory, recovered = _recover(find)
     tree = engine.tree
     print(f"zxid            {hexadecimal(recovered.zxid)}")
@@ -105,13 +110,13 @@ def _show(find: Find) -> int:
     return 1 if recovered.problems else 0
 
 
-def _verify(find: Find) -> int:
+def _verify(find: FindDirectory) -> int:
     wrong, directory = 0, find()
     for zxid, file in directory.snapshots.items():
-        wrong += _check(file, lambda file=file, zxid=zxid: _snapshot(file, zxid))  # type: ignore[misc]
+        wrong += _verify_file(file, lambda file=file, zxid=zxid: _check_snapshot(file, zxid))  # type: ignore[misc]
     last = max(directory.logs, default=0) if directory.is_live else None
     for zxid, file in directory.logs.items():
-        wrong += _check(file, lambda file=file, zxid=zxid: _log(file, is_live=zxid == last))  # type: ignore[misc]
+        wrong += _verify_file(file, lambda file=file, zxid=zxid: _check_log(file, is_live=zxid == last))  # type: ignore[misc]
     try:
         engine, _, recovered = _recover(find)
     except StorageError as error:
@@ -125,7 +130,7 @@ def _verify(find: Find) -> int:
     return 0
 
 
-def _check(file: Path, look: Callable[[], str]) -> bool:
+def _verify_file(file: Path, look: Callable[[], str]) -> bool:
     try:
         print(f"{file}: {look()}")
     except StorageError as error:
@@ -136,13 +141,13 @@ def _check(file: Path, look: Callable[[], str]) -> bool:
     return False
 
 
-def _snapshot(file: Path, zxid: int) -> str:
+def _check_snapshot(file: Path, zxid: int) -> str:
     found = snapshots.parse(read(file), zxid, str(file))
-    # The digest is not compared. ZooKeeper's digest may belong to a later state, because the tree may change.
+    # The digest is not compared: the tree may change while ZooKeeper writes a snapshot, so the digest may differ.
     return f"{len(found.nodes) + 1} nodes, {len(found.sessions)} sessions, {len(found.acls)} ACL lists"
 
 
-def _log(file: Path, *, is_live: bool) -> str:
+def _check_log(file: Path, *, is_live: bool) -> str:
     log = Log.open(file)
     zxids = [entry.header.zxid for entry in log]
     if (size := log.tail_size()) and not is_live:
@@ -163,7 +168,7 @@ def _repair(options: argparse.Namespace, trusts_empty: bool) -> int:
     return 0
 
 
-def _export(find: Find) -> int:
+def _export(find: FindDirectory) -> int:
     engine, _, recovered = _recover(find)
     left_out = engine.tree.ephemeral_count
     nodes = {}

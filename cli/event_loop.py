@@ -8,7 +8,7 @@ from typing import Any
 
 
 def run_loop(main: Coroutine[Any, Any, int]) -> int:
-    """Run a coroutine on uvloop, or on asyncio's event loop if uvloop is not installed, and return its result."""
+    """Run a coroutine and return its result. The event loop is uvloop's if it is installed, otherwise asyncio's."""
     try:
         import uvloop
     except ImportError:

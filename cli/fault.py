@@ -1,4 +1,4 @@
-"""``zoolet fault``: control a server or proxy that runs with ``--admin``, by commands of its control API."""
+"""``zoolet fault``: a client of the control API of a server or proxy that runs with ``--admin``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import textwrap
 from typing import Any, Final
 
 from ..server.config import ConfigError
-from .addresses import cannot_connect
+from .addresses import cannot_connect_message
 from .event_loop import run_loop
 from .usage import add_example
 from .users_command import Signals, run_command
 
-TIMEOUT: Final = 630.0
-"""Seconds to wait for an answer: some commands wait for up to ten minutes."""
-LISTING_TIMEOUT: Final = 10.0
-"""Seconds to wait for the list of the commands, which the server returns immediately."""
+COMMAND_TIMEOUT_S: Final = 630.0
+"""Maximum number of seconds for a command. Some commands take up to ten minutes."""
+LISTING_TIMEOUT_S: Final = 10.0
+"""Maximum number of seconds for the list of commands, which the server returns immediately."""
 FAULTS: Final = {
     "delay": "delay the request (seconds=)",
     "error": "answer with an error (code=) instead of executing",
@@ -31,9 +31,9 @@ FAULTS: Final = {
     "cut_reply": "execute the request, and send only the start of the reply",
     "slow_reply": "send the reply slowly (bytes_per_second=)",
 }
-"""The faults and their effects, for the help. Importing the actions would make every command slower."""
+"""The faults and their effects, for the help. Reading them from the actions would slow down every command."""
 _JSON_TYPES: Final = {dict: "object", list: "array", int: "number", float: "number", bool: "boolean"}
-"""JSON types, as ``GET /commands`` names them. Text is missing, because it has no quotes on the command line."""
+"""Names of JSON types in ``GET /commands``. Strings are missing, because they are not quoted on the command line."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -58,10 +58,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("--admin", metavar="URL", help="URL of the control API (default: ZOOLET_ADMIN)")
     parser.usage = "zoolet fault [--admin URL] [NAME [PARAMETER=VALUE ...]] [-- CMD ARG...]"
-    parser.set_defaults(command=_fault)
+    parser.set_defaults(command=_run_fault)
 
 
-def _fault(options: argparse.Namespace, definitions: list[str]) -> int:
+def _run_fault(options: argparse.Namespace, definitions: list[str]) -> int:
     url = options.admin or os.environ.get("ZOOLET_ADMIN")
     if not url:
         raise ConfigError(
@@ -75,9 +75,9 @@ def _fault(options: argparse.Namespace, definitions: list[str]) -> int:
         raise ConfigError(f"{source} must be a URL such as http://127.0.0.1:8080/TOKEN, not {url!r}")
     if options.name is None and options.words:
         raise ConfigError("no fault given; expected zoolet fault NAME [PARAMETER=VALUE ...] -- COMMAND")
-    commands = _commands(url)
+    commands = _read_commands(url)
     if options.name is None:
-        print(_listing(commands))
+        print(_format_commands(commands))
         return 0
     actions = commands["fault"]["parameters"]["action"]["choices"]
     if options.name not in (*commands, *actions):
@@ -92,23 +92,26 @@ def _fault(options: argparse.Namespace, definitions: list[str]) -> int:
         known = _fault_parameters(options.name, known)
     given: dict[str, Any] = {}
     for word in options.parameters:
-        name, value = _parameter(options.name, word, known)
+        name, value = _parse_parameter(options.name, word, known)
         if name in given:
             raise ConfigError(f"{name}= is given twice")
         given[name] = value
     if not is_command:
-        return _begin(url, {"action": options.name, **given}, options.words)
+        return _set_fault(url, {"action": options.name, **given}, options.words)
     if options.words:
         raise ConfigError(f"{options.name!r} is not a fault; only a fault can be limited to a command (after --)")
-    result = _ask(f"{url}/commands/{options.name}", given)["result"]
+    result = _request(f"{url}/commands/{options.name}", given)["result"]
     if result is not None:
         print(result if isinstance(result, str) else json.dumps(result, indent=2, ensure_ascii=False))
     return 0
 
 
-def _begin(url: str, parameters: dict[str, Any], words: list[str]) -> int:
-    """Set a fault. With a command, run it and end the fault afterwards, even if a signal kills the command."""
-    number = _ask(f"{url}/commands/fault", parameters)["result"]
+def _set_fault(url: str, parameters: dict[str, Any], words: list[str]) -> int:
+    """Set a fault. Without a command, print its id. Otherwise run the command, end the fault, and return the exit code.
+
+    The fault also ends if a signal kills the command.
+    """
+    number = _request(f"{url}/commands/fault", parameters)["result"]
     if not words:
         print(number)
         return 0
@@ -119,13 +122,13 @@ def _begin(url: str, parameters: dict[str, Any], words: list[str]) -> int:
     try:
         code = run_loop(run())
     finally:
-        hits = _ask(f"{url}/commands/end_fault", {"fault": number})["result"]["hits"]
+        hits = _request(f"{url}/commands/end_fault", {"fault": number})["result"]["hits"]
     print(f"zoolet fault: {parameters['action']} was applied {hits} time{'' if hits == 1 else 's'}", file=sys.stderr)
     return code
 
 
 def _fault_parameters(name: str, known: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a fault, without those that belong only to other faults."""
+    """Return the parameters in *known* that apply to a fault, without those of other faults."""
     import inspect
 
     from ..testing.frames.actions import ACTIONS
@@ -137,7 +140,7 @@ def _fault_parameters(name: str, known: dict[str, Any]) -> dict[str, Any]:
     return {key: parameter for key, parameter in known.items() if key not in left_out}
 
 
-def _parameter(command: str, word: str, known: dict[str, Any]) -> tuple[str, Any]:
+def _parse_parameter(command: str, word: str, known: dict[str, Any]) -> tuple[str, Any]:
     """Return a parameter and its value, converted to the type that the server expects.
 
     Raises:
@@ -155,13 +158,13 @@ def _parameter(command: str, word: str, known: dict[str, Any]) -> tuple[str, Any
     try:
         value = json.loads(text)
     except ValueError:
-        return name, text  # the text is a name, or a value that the server rejects with a message
+        return name, text  # a string, or a value that the server rejects with a message
     if value is None and "nullable" in known[name]:
         return name, None
     return name, value if _JSON_TYPES.get(type(value)) in known[name]["json"] else text
 
 
-def _listing(commands: dict[str, Any]) -> str:
+def _format_commands(commands: dict[str, Any]) -> str:
     actions = commands["fault"]["parameters"]["action"]["choices"]
     others = [
         f"  {name:20} {' '.join(f'{each}=' for each in command['parameters'])}" for name, command in commands.items()
@@ -184,22 +187,22 @@ def _is_url(text: str) -> bool:
         return False
 
 
-def _commands(url: str) -> dict[str, Any]:
+def _read_commands(url: str) -> dict[str, Any]:
     """Return the commands of the control API.
 
     Raises:
         OSError: The control API cannot be reached, or *url* is not a control API.
     """
     try:
-        commands: dict[str, Any] = _ask(f"{url}/commands", timeout=LISTING_TIMEOUT)["commands"]
+        commands: dict[str, Any] = _request(f"{url}/commands", timeout=LISTING_TIMEOUT_S)["commands"]
         commands["fault"]["parameters"]["action"]["choices"]
     except (KeyError, TypeError):
         raise OSError(None, f"{url}/commands is not a control API: the answer has a different form") from None
     return commands
 
 
-def _ask(url: str, body: dict[str, Any] | None = None, timeout: float = TIMEOUT) -> Any:
-    """Return the answer of the control API.
+def _request(url: str, body: dict[str, Any] | None = None, timeout: float = COMMAND_TIMEOUT_S) -> Any:
+    """Send a request to the control API, and return its answer: a POST if *body* is given, otherwise a GET.
 
     Raises:
         ConfigError: The control API rejects the request as wrong usage.
@@ -229,6 +232,6 @@ def _ask(url: str, body: dict[str, Any] | None = None, timeout: float = TIMEOUT)
     except OSError as error:
         cause = getattr(error, "reason", error)  # a URLError contains its cause
         reason = f"no answer within {timeout:g} s" if isinstance(cause, TimeoutError) else connection_failure(cause)
-        raise OSError(None, cannot_connect(f"{urllib.parse.urlsplit(url).netloc}: {reason}")) from None
+        raise OSError(None, cannot_connect_message(f"{urllib.parse.urlsplit(url).netloc}: {reason}")) from None
     except (ValueError, http.client.HTTPException):
         raise OSError(None, f"{url} is not a control API: the answer is not JSON") from None

@@ -1,4 +1,4 @@
-"""``zoolet locks``: list locks, elections, semaphores and queues with holders and waiters, and find deadlocks."""
+"""``zoolet locks``: a list of locks, elections, semaphores and queues, with holders, waiters and deadlocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .event_loop import run_loop
 from .options import (
     DEFAULT_HOSTS,
-    SESSION,
+    TIMEOUT_HELP,
     CommandError,
     add_connection,
     add_timeout,
@@ -46,11 +46,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--interval", type=seconds, default=1.0, metavar="SECONDS", help="seconds between checks of --watch (default 1)"
     )
     add_connection(parser)
-    add_timeout(parser, 10.0, SESSION)
-    parser.set_defaults(command=lambda options, definitions: _locks(options))
+    add_timeout(parser, 10.0, TIMEOUT_HELP)
+    parser.set_defaults(command=lambda options, definitions: _run_locks(options))
 
 
-def _locks(options: argparse.Namespace) -> int:
+def _run_locks(options: argparse.Namespace) -> int:
     from ..protocol.errors import ZooKeeperError
 
     hosts, tls = parse_servers(options.hosts.rstrip("/"), options)
@@ -79,7 +79,7 @@ async def _run(client: Client, path: str, options: argparse.Namespace) -> int:
             lines, circles = await overview.read()
             lines.sort(key=longest_wait_start)
             content = overview_json(lines, circles)
-            if content != before:  # the text would always differ, because it contains durations
+            if content != before:  # the text is not compared, because its durations always differ
                 print(json.dumps(content) if options.json else _as_text(path, lines, circles), flush=True)
             if not options.watch:
                 return 1 if circles else 0
@@ -87,13 +87,13 @@ async def _run(client: Client, path: str, options: argparse.Namespace) -> int:
             await asyncio.sleep(options.interval)
 
 
-# --- text ---
+# --- text output ---
 
 
 def _as_text(path: str, lines: list[SharedRecipe], circles: list[list[Wait]]) -> str:
     from .shell.texts import printable
 
-    texts = [text for line in lines for text in _line(line)]
+    texts = [text for line in lines for text in _recipe_lines(line)]
     texts = texts or [f"no locks, elections, semaphores or queues below {path}"]
     for circle in circles:
         texts.append(f"DEADLOCK of {len(circle)} clients:")
@@ -101,24 +101,24 @@ def _as_text(path: str, lines: list[SharedRecipe], circles: list[list[Wait]]) ->
     return "\n".join(printable(text) for text in texts)
 
 
-def _line(line: SharedRecipe) -> list[str]:
+def _recipe_lines(line: SharedRecipe) -> list[str]:
     naming = f", {line.naming}" if line.naming != "kazoo" else ""
     size = f", {line.size:,} waiting or taken" if line.size is not None else ""
     texts = [f"{line.path}  ({line.kind}{naming}{size})"]
-    texts += [f"  held by {_who(entry)}" for entry in line.holders]
-    return texts + [f"  {number}. {_who(entry)}" for number, entry in enumerate(line.waiters, 1)]
+    texts += [f"  held by {_describe_contender(entry)}" for entry in line.holders]
+    return texts + [f"  {number}. {_describe_contender(entry)}" for number, entry in enumerate(line.waiters, 1)]
 
 
-def _who(entry: LockEntry) -> str:
+def _describe_contender(entry: LockEntry) -> str:
     from ..protocol.deadlocks import contender_name
 
     since = datetime.fromtimestamp(entry.since).astimezone().isoformat(" ", "seconds")
     reader = " as a reader" if entry.shared else ""
-    return f"{contender_name(entry)}{reader} since {since} ({_duration(time.time() - entry.since)})"
+    return f"{contender_name(entry)}{reader} since {since} ({_format_duration(time.time() - entry.since)})"
 
 
-def _duration(seconds: float) -> str:
-    """Return a duration in its largest unit, and 0 s for a negative one: the server's clock may be ahead."""
+def _format_duration(seconds: float) -> str:
+    """Return a duration in its largest unit. A negative duration, which a fast server clock causes, becomes 0 s."""
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"

@@ -5,7 +5,7 @@
 ``zoolet.server.sessions``   sessions opened, resumed and closed (debug), expired and refused (info)
 ``zoolet.server.slow``       batches of requests above ``zoolet.slowRequestMs`` (warning)
 ``zoolet.http``              interrupted requests on the admin port (debug), defects (error)
-``zoolet.audit``             with ``audit.enable``: a line for each write, start and stop, at any log level (info)
+``zoolet.audit``             with ``audit.enable``: each write, start and stop (info), regardless of the log level
 ===========================  ====================================================================================
 """
 
@@ -35,17 +35,17 @@ _audit = logging.getLogger("zoolet.audit")
 
 
 def configure(level: str, form: str) -> None:
-    """Log to stderr.
+    """Log to stderr with a level and a format.
 
     Args:
-        level: One of LEVELS or a Java log level. Any other word means info.
+        level: One of LEVELS, or a Java log level. All other words mean ``info``.
         form: ``text`` or ``json``.
     """
     handler = logging.StreamHandler(sys.stderr)
-    text = _Lines("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    handler.setFormatter(_JsonLines() if form == "json" else text)
+    text = _TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(_JsonFormatter() if form == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    known = {"trace": "debug", "warn": "warning", "fatal": "error"}  # Java log levels
+    known = {"trace": "debug", "warn": "warning", "fatal": "error"}  # Java log levels that Python lacks
     name = known.get(level, level)
     logging.getLogger("zoolet").setLevel(name.upper() if name in LEVELS else "INFO")
 
@@ -68,7 +68,7 @@ def attach(daemon: Daemon, settings: AdminSettings) -> None:
         from logging.handlers import RotatingFileHandler
 
         class PrivateFileHandler(RotatingFileHandler):
-            """Writes files that only their owner can read."""
+            """A rotating file handler whose files only their owner can read."""
 
             def _open(self) -> Any:
                 def private(path: str, flags: int) -> int:
@@ -82,7 +82,7 @@ def attach(daemon: Daemon, settings: AdminSettings) -> None:
             raise ConfigError(
                 f"zoolet.auditFile: cannot write {settings.audit_file}: {file_error_reason(error)}"
             ) from None
-        file.setFormatter(_Lines("%(asctime)s %(levelname)s audit: %(message)s"))
+        file.setFormatter(_TextFormatter("%(asctime)s %(levelname)s audit: %(message)s"))
         _audit.addHandler(file)
         _audit.propagate = False
     daemon.engine.wrap_dispatch(lambda table: audited_table(table, _audit.info))
@@ -90,37 +90,40 @@ def attach(daemon: Daemon, settings: AdminSettings) -> None:
 
 
 def audit_server(operation: str, result: str) -> None:
-    """Write a line about the start or stop of the server to the audit log, if it is enabled."""
+    """Write a line about the start or stop of the server to the audit log, if the audit log is enabled."""
     if _audit.level:
         from ..server.admin.audit import server_line
 
         _audit.info("%s", server_line(operation, result))
 
 
-def log_session(what: str, session_id: int, client: ClientConnection | None) -> None:
-    """Log the event *what* of a session."""
-    level = logging.INFO if what in ("expired", "refused") else logging.DEBUG
+def log_session(event: str, session_id: int, client: ClientConnection | None) -> None:
+    """Log an event of a session, such as "expired", and the address of the client, if connected."""
+    level = logging.INFO if event in ("expired", "refused") else logging.DEBUG
     if _sessions.isEnabledFor(level):
         where = f"connected from {client.address}" if client is not None else "not connected"
-        _sessions.log(level, "session %s %s (%s)", hexadecimal(session_id), what, where)
+        _sessions.log(level, "session %s %s (%s)", hexadecimal(session_id), event, where)
 
 
-class _Lines(logging.Formatter):
-    """Log lines as text. A record of the audit log may contain several lines."""
+class _TextFormatter(logging.Formatter):
+    """A formatter of log records as text. A record of the audit log may consist of several lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the formatted record, or a formatted record for each line of the audit log."""
+        """Return the record as text. Each line of an audit record gets the prefix. Other messages become one line."""
         if record.name != _audit.name and not (message := record.getMessage()).isprintable():
-            record.msg, record.args = one_line(message), ()  # a name in it may contain control characters
+            record.msg, record.args = one_line(message), ()  # names in the message may contain control characters
         text = super().format(record)
         return text.replace("\n", "\n" + text[: text.index(record.message)]) if record.name == _audit.name else text
 
 
-class _JsonLines(logging.Formatter):
-    """Log lines as JSON objects. A record of the audit log may contain several lines."""
+class _JsonFormatter(logging.Formatter):
+    """A formatter of log records as JSON objects. A record of the audit log may consist of several lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a line: time in ISO format, level, logger, message, and the traceback of an exception."""
+        """Return a JSON object with time (ISO 8601), level, logger, message, and the traceback of an exception, if any.
+
+        For a record of the audit log, return one object per line.
+        """
         import json  # the import takes 3 ms, and most daemons do not need JSON
         from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The observer of ``zoolet serve --observe``: check its options, and follow the leader until a signal."""
+"""The observer of ``zoolet serve --observe``: its options, and the loop that follows the leader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..server.observer import ObservedEnsemble
 
 
 def parse_ensemble(addresses: str, sid: int | None, read_only: bool) -> ObservedEnsemble:
-    """Return the ensemble to observe.
+    """Return the ensemble that the options ``--observe`` and ``--sid`` describe.
 
     Raises:
         ConfigError: An option is missing, or an address is not valid.
@@ -19,14 +19,19 @@ def parse_ensemble(addresses: str, sid: int | None, read_only: bool) -> Observed
     if not read_only:
         raise ConfigError("--observe requires --observe-read-only: forwarding writes to the ensemble is not supported")
     try:
-        return ObservedEnsemble.of(addresses, sid)
+        return ObservedEnsemble.parse(addresses, sid)
     except ValueError as error:
         raise ConfigError(f"--{error}" if str(error).startswith("sid ") else f"--observe: {error}") from None
 
 
 async def follow(link: LeaderLink, stop: asyncio.Event) -> str:
-    """Follow the leader of an ensemble until a signal. Return the reason, in one line, if the ensemble cannot be
-    observed; an empty text after a signal.
+    """Follow the leader of an ensemble until *stop* is set.
+
+    Returns:
+        An empty text, or the reason in one line if the ensemble refuses the observer.
+
+    Raises:
+        Exception: The link to the leader failed unexpectedly.
     """
     stopped = asyncio.create_task(stop.wait())
     following = asyncio.create_task(link.run())

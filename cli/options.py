@@ -1,4 +1,4 @@
-"""Options and messages that several commands share."""
+"""Options, clients and errors that several commands share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..protocol.enums import MAX_FRAME
 from ..protocol.messages import file_error_reason
-from .addresses import cannot_connect, listen_error
+from .addresses import cannot_connect_message, listen_error_reason
 from .usage import path, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
@@ -26,27 +26,27 @@ if TYPE_CHECKING:  # a daemon imports this module for its parser
 
 DEFAULT_HOSTS: Final = "127.0.0.1:2181"
 """The server that a command queries by default. Commands that copy data have no default."""
-SERVERS: Final = f"servers, as HOST:PORT,HOST:PORT (default {DEFAULT_HOSTS})"
+SERVERS_HELP: Final = f"servers, as HOST:PORT,HOST:PORT (default {DEFAULT_HOSTS})"
 PORT: Final = whole_number(0, 65535)
-"""The type of an option that sets a port."""
-SESSION: Final = "session timeout, and connection timeout"
+"""The argparse type of options that set a port."""
+TIMEOUT_HELP: Final = "session timeout, and connection timeout"
 """Help of ``--timeout`` for commands with a session."""
-INTERRUPTED: Final = 130
+INTERRUPTED_EXIT_CODE: Final = 130
 """Exit code after Ctrl-C."""
-WRONG_PATH: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+WRONG_PATH_ERRORS: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 """Errors that count as wrong usage if they concern a file on the command line."""
 WRITABLE_SECONDS: Final = 2.0
-"""Maximum time in seconds to look for a server that accepts writes, while a read-only one serves the client."""
-STOPPED: Final = {signal.SIGTERM: 0, signal.SIGINT: INTERRUPTED}
-"""Exit codes of a server by the signal that stopped it."""
+"""Maximum number of seconds to search for a server that accepts writes while a read-only server is in use."""
+STOP_EXIT_CODES: Final = {signal.SIGTERM: 0, signal.SIGINT: INTERRUPTED_EXIT_CODE}
+"""Exit codes of a server, by the signal that stopped the server."""
 
 
 class CommandError(Exception):
-    """A command failed; the message names the problem and its location."""
+    """A command failed. The message describes the problem and its location."""
 
 
 class OptionError(Exception):
-    """An option cannot be used; the message names the option and the reason."""
+    """An option cannot be used. The message contains the option and the reason."""
 
 
 class CannotRunError(Exception):
@@ -65,19 +65,19 @@ class CannotRunError(Exception):
         self.code = 127 if isinstance(error, FileNotFoundError) else 126
 
 
-def cannot_write(path: object, error: OSError) -> Exception:
-    """Return the error for a file on the command line that cannot be written."""
-    kind = OptionError if isinstance(error, WRONG_PATH) else CommandError
+def cannot_write_error(path: object, error: OSError) -> Exception:
+    """Return the error for an output file that cannot be written: wrong usage if its path is wrong."""
+    kind = OptionError if isinstance(error, WRONG_PATH_ERRORS) else CommandError
     return kind(f"cannot write {path}: {file_error_reason(error)}")
 
 
-def cannot_listen(where: str, error: Exception) -> CommandError:
-    """Return the error for an address that cannot be listened on."""
-    return CommandError(f"cannot listen on {where}: {listen_error(error)}")
+def cannot_listen_error(where: str, error: Exception) -> CommandError:
+    """Return the error for a failed attempt to listen on *where*."""
+    return CommandError(f"cannot listen on {where}: {listen_error_reason(error)}")
 
 
 def require_h11(feature: str) -> None:
-    """Check that the package for HTTP is installed.
+    """Check that h11, which *feature* requires, is installed.
 
     Raises:
         OptionError: h11 is missing.
@@ -98,7 +98,7 @@ def add_definitions(
 
 
 def seconds(text: str) -> float:
-    """Return the number of seconds in the text of an option.
+    """Convert the text of an option to a number of seconds.
 
     Raises:
         ArgumentTypeError: *text* is not a number above 0 and below 1,000,000.
@@ -113,7 +113,7 @@ def seconds(text: str) -> float:
 
 
 def add_timeout(parser: argparse.ArgumentParser, default: float, help: str) -> None:
-    """Add ``--timeout``."""
+    """Add ``--timeout``, in seconds."""
     parser.add_argument(
         "--timeout", type=seconds, default=default, metavar="SECONDS", help=f"{help} (default {default:g})"
     )
@@ -132,7 +132,7 @@ def listen_host(text: str) -> str:
     return text
 
 
-def one_host(text: str) -> str:
+def single_host(text: str) -> str:
     """Return the address or name to listen on in the text of an option, without brackets.
 
     Raises:
@@ -144,19 +144,21 @@ def one_host(text: str) -> str:
 
 
 def add_listener(parser: argparse.ArgumentParser) -> None:
-    """Add the options of an address to listen on."""
-    parser.add_argument("--host", type=one_host, default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    """Add ``--host`` and ``--port``, the address to listen on."""
+    parser.add_argument(
+        "--host", type=single_host, default="127.0.0.1", help="address to listen on (default 127.0.0.1)"
+    )
     parser.add_argument("--port", type=PORT, default=0, help="port to listen on (default: any free port)")
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for a data directory."""
+    """Add the argument DIR and the option ``--log-dir`` for a data directory."""
     parser.add_argument("directory", type=path, metavar="DIR", help="data directory, with or without version-2")
     parser.add_argument("--log-dir", type=path, metavar="DIR", help="transaction log directory, if different from DIR")
 
 
 def add_sid(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the number of an observer."""
+    """Add ``--sid``, the server id of an observer."""
     parser.add_argument(
         "--sid",
         type=whole_number(),
@@ -176,7 +178,7 @@ def add_control(parser: argparse.ArgumentParser) -> None:
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a connection: credentials and TLS."""
+    """Add ``--auth`` and the TLS options of a connection."""
     parser.add_argument(
         "--auth",
         action="append",
@@ -224,7 +226,7 @@ def add_tls(parser: argparse.ArgumentParser) -> None:
 
 
 def make_tls_context(options: argparse.Namespace) -> ssl.SSLContext | None:
-    """Return the TLS context that the options describe; None for a plain connection.
+    """Return the TLS context that the options describe, or None for a plain connection.
 
     Raises:
         OptionError: An option is set without the option that it requires, or a file cannot be used.
@@ -263,24 +265,24 @@ def parse_auth(options: argparse.Namespace) -> tuple[tuple[str, bytes], ...]:
     texts: list[tuple[str, str]] = []
     for text in options.auth:
         try:
-            texts += _lines(text[1:]) if text.startswith("@") else [("--auth", text.strip())]
+            texts += _read_auth_lines(text[1:]) if text.startswith("@") else [("--auth", text.strip())]
         except UnicodeDecodeError:
             raise OptionError(f"cannot read --auth {text}: not valid UTF-8 text") from None
         except OSError as error:
             raise OptionError(f"cannot read --auth {text}: {file_error_reason(error)}") from None
-    return tuple(_credentials(where, text) for where, text in texts)
+    return tuple(_parse_credentials(where, text) for where, text in texts)
 
 
-def _lines(file: str) -> list[tuple[str, str]]:
-    """Return the place and the text of each line of a file that is not blank."""
+def _read_auth_lines(file: str) -> list[tuple[str, str]]:
+    """Return each line of a file that is not blank, preceded by its place for error messages."""
     with open(file, encoding="utf-8-sig") as stream:
         lines = enumerate(stream.read().splitlines(), 1)
         return [(f"--auth @{file}, line {number}", line.strip()) for number, line in lines if line.strip()]
 
 
-def _credentials(where: str, text: str) -> tuple[str, bytes]:
+def _parse_credentials(where: str, text: str) -> tuple[str, bytes]:
     scheme, _, credentials = text.partition(":")
-    if not scheme or not credentials:  # the text may be a password, so the message does not contain it
+    if not scheme or not credentials:  # the text may be a password, so it must not be in the message
         raise OptionError(f"{where} must be SCHEME:CREDENTIALS, such as digest:user:password")
     return scheme, credentials.encode()
 
@@ -312,7 +314,7 @@ def make_client(
     *,
     read_only: bool = False,
 ) -> Client:
-    """Return a client with the timeout and the credentials of the options.
+    """Return a client with the timeout, credentials and maximum request size of the options.
 
     Args:
         servers: The servers, as HOST:PORT,HOST:PORT.
@@ -344,7 +346,7 @@ def make_client(
 async def is_read_only(client: Client, servers: str) -> bool:
     """Return whether a connected client must use a read-only server, whose data may be old.
 
-    If there are several servers, the client first looks briefly for one that accepts writes.
+    If there are several servers, first wait briefly for the client to find one that accepts writes.
     """
     from ..client.wire.states import State
     from ..protocol.errors import ZooKeeperError
@@ -357,16 +359,16 @@ async def is_read_only(client: Client, servers: str) -> bool:
 
 
 async def report_read_only(client: Client, command: str, servers: str) -> None:
-    """Print a message on stderr if a client must use a read-only server."""
-    from ..client.wire.diagnosis import OLD_DATA
+    """Warn on stderr that the data may be old if a client must use a read-only server."""
+    from ..client.wire.diagnosis import OLD_DATA_WARNING
 
     if await is_read_only(client, servers):
-        print(f"zoolet {command}: {servers}: {OLD_DATA}", file=sys.stderr)
+        print(f"zoolet {command}: {servers}: {OLD_DATA_WARNING}", file=sys.stderr)
 
 
 @asynccontextmanager
 async def connected_client(client: Client, command: str, servers: str) -> AsyncIterator[None]:
-    """Connect a client of a command, and close it at the end. A read-only server is named on stderr.
+    """Connect a client for the block, and close it afterwards. Warn on stderr if the server is read-only.
 
     Raises:
         ConnectionLossError: All servers were tried once, and none was reached.
@@ -377,7 +379,7 @@ async def connected_client(client: Client, command: str, servers: str) -> AsyncI
     await client.start(wait=False)
     try:
         if reason := await client.first_round():
-            raise ConnectionLossError(None, cannot_connect(reason))
+            raise ConnectionLossError(None, cannot_connect_message(reason))
         await report_read_only(client, command, servers)
         yield
     finally:

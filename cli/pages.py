@@ -10,41 +10,42 @@ from typing import Any, Final, NamedTuple
 
 from .fault import FAULTS
 from .program import EPILOG, parser
-from .usage import add_example, summaries
+from .usage import add_example, command_summaries
 
 SHELLS: Final = ("bash", "zsh", "fish")
-_Sections = dict[str, dict[str, dict[str, str]]]
-FILES: Final = frozenset({"CA", "CERT", "FILE", "KEY", "ZOO_CFG"})
-FOLDERS: Final = frozenset({"DIR", "TARGET"})
-"""The placeholders for paths: ``FILES`` for files, ``FOLDERS`` for folders."""
+_ManualSections = dict[str, dict[str, dict[str, str]]]
+FILE_PLACEHOLDERS: Final = frozenset({"CA", "CERT", "FILE", "KEY", "ZOO_CFG"})
+"""Placeholders in the help of options that stand for the path of a file."""
+FOLDER_PLACEHOLDERS: Final = frozenset({"DIR", "TARGET"})
+"""Placeholders that stand for the path of a folder."""
 
 
-class Words(NamedTuple):
-    """The words that can stand at one place of a command line.
+class WordChoices(NamedTuple):
+    """The possible words at one place of a command line.
 
     Attributes:
         choices: The words, each with its help.
-        paths: ``f`` if the word can be the path of a file, ``d`` for a folder, empty otherwise. ``compgen`` of bash has
-            options with these names.
+        paths: ``f`` if the word can be the path of a file, ``d`` for a folder, otherwise empty. These are also the
+            options of ``compgen`` in bash.
     """
 
     choices: tuple[tuple[str, str], ...] = ()
     paths: str = ""
 
 
-class Completed(NamedTuple):
-    """The completion of one command.
+class CommandCompletion(NamedTuple):
+    """The words and options that complete one command.
 
     Attributes:
-        flags: The names of each option, its help, and its values. The values are None for an option without a value.
+        flags: Names, help and possible values of each option. The values are None if the option takes no value.
         arguments: The arguments, which may be in any order.
     """
 
-    flags: list[tuple[tuple[str, ...], str, Words | None]]
-    arguments: Words
+    flags: list[tuple[tuple[str, ...], str, WordChoices | None]]
+    arguments: WordChoices
 
 
-_CHARACTERS: Final = str.maketrans({"\\": "\\e", "-": "\\-", "'": "\\(aq"})
+_ROFF_ESCAPES: Final = str.maketrans({"\\": "\\e", "-": "\\-", "'": "\\(aq"})
 
 
 def add_command(commands: argparse._SubParsersAction[Any]) -> None:
@@ -66,39 +67,41 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     command.set_defaults(command=run)
 
 
-# --- the parsers ---
+# --- words from the parsers ---
 
 
-def actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return the arguments of a command, and then its options."""
+def sorted_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return the arguments of a command, followed by its options."""
     return sorted(parser._actions, key=lambda action: bool(action.option_strings))  # noqa: SLF001 - has no public name
 
 
-def value_words(action: argparse.Action) -> Words:
-    """Return the words that an argument, or the value of an option, can be."""
+def value_words(action: argparse.Action) -> WordChoices:
+    """Return the possible words for an argument or for the value of an option."""
     choices = tuple((str(choice), "") for choice in action.choices or ())
     metavar = action.metavar
-    return Words(choices, "f" if metavar in FILES else "d" if metavar in FOLDERS else "")
+    return WordChoices(choices, "f" if metavar in FILE_PLACEHOLDERS else "d" if metavar in FOLDER_PLACEHOLDERS else "")
 
 
-def command_completion(command: argparse.ArgumentParser, more: tuple[tuple[str, str], ...] = ()) -> Completed:
+def command_completion(command: argparse.ArgumentParser, more: tuple[tuple[str, str], ...] = ()) -> CommandCompletion:
     """Return the completion of a command.
 
     Args:
         command: The parser of the command.
         more: Additional arguments, each with its help.
     """
-    shown = [action for action in actions(command) if action.help is not argparse.SUPPRESS and action.dest != "_"]
+    shown = [
+        action for action in sorted_actions(command) if action.help is not argparse.SUPPRESS and action.dest != "_"
+    ]
     arguments = [value_words(action) for action in shown if not action.option_strings]
-    return Completed(
+    return CommandCompletion(
         [
             (tuple(action.option_strings), help_text(action), None if action.nargs == 0 else value_words(action))
             for action in shown
             if action.option_strings
         ],
-        Words(
+        WordChoices(
             tuple(choice for words in arguments for choice in words.choices) + more,
-            max((words.paths for words in arguments), default=""),  # a file can be anywhere in a folder
+            max((words.paths for words in arguments), default=""),  # "f" wins, because its completion includes folders
         ),
     )
 
@@ -109,32 +112,32 @@ def help_text(action: argparse.Action) -> str:
     return text.replace("%%", "%") if "%(" not in text else text % vars(action)
 
 
-# --- completion ---
+# --- completion scripts ---
 
 
 def completion(shell: str, commands: argparse._SubParsersAction[Any]) -> str:
-    """Return the script for a shell."""
+    """Return the completion script for a shell."""
     from .shell.command import sorted_commands
 
-    names = summaries(commands)
+    names = command_summaries(commands)
     more = {
         "shell": tuple((row.name, row.summary) for row in sorted_commands()),
         "fault": tuple(FAULTS.items()),
         "container": (("status", "check the server of this container"),),
     }
     found = {name: command_completion(commands.choices[name], more.get(name, ())) for name in names}
-    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](names, found)
+    return {"bash": _bash_script, "zsh": _zsh_script, "fish": _fish_script}[shell](names, found)
 
 
-def _values(found: dict[str, Completed]) -> Iterator[tuple[str, Words]]:
-    """Yield each command with an option that has a value, as ``COMMAND OPTION``, and the values."""
+def _option_values(found: dict[str, CommandCompletion]) -> Iterator[tuple[str, WordChoices]]:
+    """Yield ``COMMAND OPTION`` and the possible values, for each option that takes a value."""
     for name, command in found.items():
         for flags, _, words in command.flags:
             if words is not None:
                 yield from ((f"{name} {flag}", words) for flag in flags)
 
 
-def _bash(names: dict[str, str], found: dict[str, Completed]) -> str:
+def _bash_script(names: dict[str, str], found: dict[str, CommandCompletion]) -> str:
     def words(choices: Iterable[str], paths: str = "") -> str:
         return f"words='{' '.join(choices)}' paths='{paths}'"
 
@@ -148,7 +151,7 @@ def _bash(names: dict[str, str], found: dict[str, Completed]) -> str:
     )
     values = "\n".join(
         f"        '{where}') {words((word for word, _ in value.choices), value.paths)} ;;"
-        for where, value in _values(found)
+        for where, value in _option_values(found)
     )
     return f"""_zoolet() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words='' paths='' word users=''
@@ -191,9 +194,9 @@ complete -F _zoolet zoolet
 """
 
 
-def _zsh(names: dict[str, str], found: dict[str, Completed]) -> str:
+def _zsh_script(names: dict[str, str], found: dict[str, CommandCompletion]) -> str:
     def described(pairs: Iterable[tuple[str, str]]) -> str:
-        return " ".join(_quote(f"{_colons(word)}:{_colons(text)}") for word, text in pairs)
+        return " ".join(_quote(f"{_escape_colons(word)}:{_escape_colons(text)}") for word, text in pairs)
 
     def words(pairs: Iterable[tuple[str, str]], paths: str = "") -> str:
         return f"chosen=({described(pairs)}) paths='{paths}'"
@@ -203,7 +206,7 @@ def _zsh(names: dict[str, str], found: dict[str, Completed]) -> str:
         for name, command in found.items()
     )
     arguments = "\n".join(f"        {name}) {words(*command.arguments)} ;;" for name, command in found.items())
-    values = "\n".join(f"        '{where}') {words(*value)} ;;" for where, value in _values(found))
+    values = "\n".join(f"        '{where}') {words(*value)} ;;" for where, value in _option_values(found))
     return f"""_zoolet() {{
     local -a commands chosen
     local paths
@@ -240,20 +243,20 @@ compdef _zoolet zoolet
 """
 
 
-def _fish(names: dict[str, str], found: dict[str, Completed]) -> str:
+def _fish_script(names: dict[str, str], found: dict[str, CommandCompletion]) -> str:
     lines = ["complete -c zoolet -f"]
     for name, text in names.items():
-        lines.append(f"complete -c zoolet -n __fish_use_subcommand -a {name} -d {_quoted_for_fish(text)}")
+        lines.append(f"complete -c zoolet -n __fish_use_subcommand -a {name} -d {_quote_for_fish(text)}")
     for name, command in found.items():
         start = f"complete -c zoolet -n '__fish_seen_subcommand_from {name}'"
         for flags, text, words in command.flags:
             shown = " ".join(map(_flag_for_fish, flags))
             lines.append(
-                f"{start} {shown} -d {_quoted_for_fish(text)}{'' if words is None else _for_fish(words, '-x')}"
+                f"{start} {shown} -d {_quote_for_fish(text)}{'' if words is None else _values_for_fish(words, '-x')}"
             )
-        lines += [f"{start} -a {word} -d {_quoted_for_fish(text)}" for word, text in command.arguments.choices]
+        lines += [f"{start} -a {word} -d {_quote_for_fish(text)}" for word, text in command.arguments.choices]
         if command.arguments.paths:
-            lines.append(f"{start}{_for_fish(Words((), command.arguments.paths), '')}")
+            lines.append(f"{start}{_values_for_fish(WordChoices((), command.arguments.paths), '')}")
     return "\n".join(lines) + "\n"
 
 
@@ -262,99 +265,107 @@ def _flag_for_fish(flag: str) -> str:
     return f"-l {name}" if flag.startswith("--") else f"-s {name}" if len(name) == 1 else f"-o {name}"
 
 
-def _for_fish(words: Words, exclusive: str) -> str:
-    """Return the options of ``complete`` for the values of an option, or for arguments."""
+def _values_for_fish(words: WordChoices, exclusive: str) -> str:
+    """Return the options of fish's ``complete`` that describe words. *exclusive* is ``-x`` for values of an option."""
     if words.paths == "f":
         return " -r -F" if exclusive else " -F"
     choices = "(__fish_complete_directories)" if words.paths else " ".join(word for word, _ in words.choices)
-    return f" {exclusive}" + (f" -a {_quoted_for_fish(choices)}" if choices else "")
+    return f" {exclusive}" + (f" -a {_quote_for_fish(choices)}" if choices else "")
 
 
 def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _quoted_for_fish(text: str) -> str:
+def _quote_for_fish(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _colons(text: str) -> str:
+def _escape_colons(text: str) -> str:
     return text.replace(":", "\\:")
 
 
 # --- manual pages ---
 
 
-def manual(commands: argparse._SubParsersAction[Any], version: str, more: _Sections) -> dict[str, str]:
-    """Return the manual pages by the names of their files.
+def manual(commands: argparse._SubParsersAction[Any], version: str, more: _ManualSections) -> dict[str, str]:
+    """Return the manual pages, by file name.
 
     Args:
         commands: The commands.
         version: The version of zoolet.
-        more: Additional sections by command and title: terms, and the text of each.
+        more: Additional sections of a command: texts by command, title and term.
     """
-    names = summaries(commands)
+    names = command_summaries(commands)
     pages = {"zoolet.1": _main_page(names, version)}
     for name, summary in names.items():
-        pages[f"zoolet-{name}.1"] = _page(name, summary, commands.choices[name], version, more.get(name, {}))
+        pages[f"zoolet-{name}.1"] = _command_page(name, summary, commands.choices[name], version, more.get(name, {}))
     return pages
 
 
 def _main_page(names: dict[str, str], version: str) -> str:
     lines = [
-        *_head("zoolet", version, "a ZooKeeper-compatible server, and tools for any ZooKeeper server"),
+        *_page_header("zoolet", version, "a ZooKeeper-compatible server, and tools for any ZooKeeper server"),
         ".SH SYNOPSIS", ".B zoolet", ".I COMMAND", "\\&...",
         ".SH COMMANDS",
     ]  # fmt: skip
     for name, summary in names.items():
-        lines += [".TP", f".BR zoolet\\-{name} (1)", _roff(summary)]
-    lines += [".SH OPTIONS", *_item("-h, --help", "show this list"), *_item("-V, --version", "show the version")]
-    lines += [".SH EXIT STATUS", _roff(EPILOG.partition("Exit codes: ")[2])]
+        lines += [".TP", f".BR zoolet\\-{name} (1)", _escape_roff(summary)]
+    lines += [
+        ".SH OPTIONS",
+        *_page_item("-h, --help", "show this list"),
+        *_page_item("-V, --version", "show the version"),
+    ]
+    lines += [".SH EXIT STATUS", _escape_roff(EPILOG.partition("Exit codes: ")[2])]
     return "\n".join(lines) + "\n"
 
 
-def _page(
+def _command_page(
     name: str, summary: str, parser: argparse.ArgumentParser, version: str, more: dict[str, dict[str, str]]
 ) -> str:
     usage = re.sub(r"\s+", " ", parser.format_usage().removeprefix("usage: ")).strip()
     usage = re.sub(r"^\S+ (\S+ )?" + re.escape(name), f"zoolet {name}", usage)
-    lines = [*_head(f"zoolet-{name}", version, summary), ".SH SYNOPSIS", _roff(usage)]
-    lines += [".SH DESCRIPTION", _roff(parser.description or summary)]
-    words = [action for action in actions(parser) if not action.option_strings and action.help]
+    lines = [*_page_header(f"zoolet-{name}", version, summary), ".SH SYNOPSIS", _escape_roff(usage)]
+    lines += [".SH DESCRIPTION", _escape_roff(parser.description or summary)]
+    words = [action for action in sorted_actions(parser) if not action.option_strings and action.help]
     if words:
         lines.append(".SH ARGUMENTS")
         for action in words:
-            lines += _item(str(action.metavar or action.dest), help_text(action))
+            lines += _page_item(str(action.metavar or action.dest), help_text(action))
     lines.append(".SH OPTIONS")
-    for action in actions(parser):
+    for action in sorted_actions(parser):
         if action.option_strings and action.help is not argparse.SUPPRESS:
             choices = "|".join(map(str, action.choices or ())) or action.dest.upper()
             value = "" if action.nargs == 0 else f" {action.metavar or choices}"
-            lines += _item(f"{', '.join(action.option_strings)}{value}", help_text(action))
+            lines += _page_item(f"{', '.join(action.option_strings)}{value}", help_text(action))
     if name == "shell":
         lines.append(".SH COMMANDS OF THE SHELL")
         from .shell.command import sorted_commands
 
         for row in sorted_commands():
-            lines += _item(f"{row.name} {row.usage}".strip(), row.summary)
+            lines += _page_item(f"{row.name} {row.usage}".strip(), row.summary)
     for title, items in more.items():
         lines.append(f".SH {title}")
         for term, text in items.items():
-            lines += _item(term, text)
+            lines += _page_item(term, text)
     if parser.epilog and "EXAMPLES" not in more:
-        lines += [".SH EXAMPLE", f"\\fB{_roff(parser.epilog.removeprefix('Example: '))}\\fR"]
+        lines += [".SH EXAMPLE", f"\\fB{_escape_roff(parser.epilog.removeprefix('Example: '))}\\fR"]
     lines += [".SH SEE ALSO", ".BR zoolet (1)"]
     return "\n".join(lines) + "\n"
 
 
-def _head(name: str, version: str, summary: str) -> list[str]:
-    return [f'.TH "{name.upper()}" "1" "" "zoolet {version}" ""', ".SH NAME", f"{_roff(name)} \\- {_roff(summary)}"]
+def _page_header(name: str, version: str, summary: str) -> list[str]:
+    return [
+        f'.TH "{name.upper()}" "1" "" "zoolet {version}" ""',
+        ".SH NAME",
+        f"{_escape_roff(name)} \\- {_escape_roff(summary)}",
+    ]
 
 
-def _item(term: str, text: str) -> list[str]:
-    return [".TP", f"\\fB{_roff(term)}\\fR", _roff(text)]
+def _page_item(term: str, text: str) -> list[str]:
+    return [".TP", f"\\fB{_escape_roff(term)}\\fR", _escape_roff(text)]
 
 
-def _roff(text: str) -> str:
-    shown = " ".join(text.split()).translate(_CHARACTERS)
+def _escape_roff(text: str) -> str:
+    shown = " ".join(text.split()).translate(_ROFF_ESCAPES)
     return f"\\&{shown}" if shown.startswith((".", "'")) else shown

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from ..server.admin.descriptors import raise_limit
 from ..server.config import ConfigError
 from .event_loop import run_loop
-from .options import add_control, add_listener, cannot_write
+from .options import add_control, add_listener, cannot_write_error
 from .usage import add_example, path
-from .users_command import Signals, running_endpoint, serve_command
+from .users_command import Signals, run_endpoint, serve_command
 
 if TYPE_CHECKING:
     from ..testing.proxy import Proxy
@@ -34,10 +34,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--record", type=path, metavar="FILE", help="save a recording of all requests at exit")
     add_control(parser)
     parser.usage = "zoolet proxy HOSTS [options] [-- CMD ARG...]"
-    parser.set_defaults(command=_proxy)
+    parser.set_defaults(command=_run_proxy)
 
 
-def _proxy(options: argparse.Namespace, definitions: list[str]) -> int:
+def _run_proxy(options: argparse.Namespace, definitions: list[str]) -> int:
     from ..testing.proxy import Proxy
     from ..testing.recording.recording import Recording
 
@@ -50,7 +50,7 @@ def _proxy(options: argparse.Namespace, definitions: list[str]) -> int:
         try:
             Recording().save(options.record)  # an unwritable file fails now, not at exit
         except OSError as error:
-            raise cannot_write(options.record, error) from None
+            raise cannot_write_error(options.record, error) from None
     raise_limit()
     return run_loop(_run(proxy, options))
 
@@ -58,7 +58,7 @@ def _proxy(options: argparse.Namespace, definitions: list[str]) -> int:
 async def _run(proxy: Proxy, options: argparse.Namespace) -> int:
     signals = Signals() if options.words else None
     async with AsyncExitStack() as stack:
-        control = await stack.enter_async_context(running_endpoint(proxy, options))
+        control = await stack.enter_async_context(run_endpoint(proxy, options))
         recording = proxy.recording() if options.record else None
         if recording is not None:
             stack.callback(recording.save, options.record)

@@ -1,4 +1,4 @@
-"""``zoolet run -- CMD``: run a command with a temporary server."""
+"""``zoolet run -- CMD``: a command with a temporary server."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ..server.core.settings import EngineSettings
 from ..server.net.clock import RealClock
 from .addresses import format_address
 from .event_loop import run_loop
-from .options import add_control, add_definitions, add_listener, cannot_listen
+from .options import add_control, add_definitions, add_listener, cannot_listen_error
 from .usage import add_example, path, whole_number
-from .users_command import Signals, running_endpoint, serve_command
+from .users_command import Signals, run_endpoint, serve_command
 
 if TYPE_CHECKING:
     from ..testing.cluster.cluster import Cluster
     from ..testing.server import Server
 
-DEFAULTS: Final = {"maxClientCnxns": "0", "4lw.commands.whitelist": "*"}
-"""Settings that -D options override."""
-_WITH_VALUE: Final = ("--load", "--clock", "--seed", "--host", "--port", "--admin-port", "--cluster")
+DEFAULT_SETTINGS: Final = {"maxClientCnxns": "0", "4lw.commands.whitelist": "*"}
+"""Default settings of the server, which ``-D`` options override."""
+_OPTIONS_WITH_VALUE: Final = ("--load", "--clock", "--seed", "--host", "--port", "--admin-port", "--cluster")
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -48,7 +48,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_control(parser)
     parser.add_argument(
         "--cluster",
-        type=_members,
+        type=_member_count,
         metavar="N",
         help="run a cluster of N members, on ports from --port upwards or on free ports",
     )
@@ -66,17 +66,17 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.set_defaults(command=_run)
 
 
-def _members(text: str) -> int:
+def _member_count(text: str) -> int:
     from ..testing.cluster.cluster import MAX_MEMBERS
 
     return whole_number(1, MAX_MEMBERS)(text)
 
 
-def start_of_command(words: Sequence[str]) -> int:
-    """Return the index of the user's command among the arguments of ``zoolet``; only options may precede it."""
+def command_index(words: Sequence[str]) -> int:
+    """Return the index of the user's command among the arguments of ``zoolet``. Only options may precede it."""
     place = 1
     while place < len(words) and words[place] != "--" and words[place].startswith("-"):
-        place += 2 if words[place] in _WITH_VALUE else 1
+        place += 2 if words[place] in _OPTIONS_WITH_VALUE else 1
     return min(place, len(words))
 
 
@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace, definitions: list[str]) -> int:
         if is_given and not options.admin:
             raise ConfigError(f"{name} requires --admin")
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    settings = {name: Setting(value, "zoolet run") for name, value in DEFAULTS.items()}
+    settings = {name: Setting(value, "zoolet run") for name, value in DEFAULT_SETTINGS.items()}
     given = parse_definitions(definitions, "command line")
     config = build(settings, given, strict=True)
     if config.secure_port is not None:
@@ -97,12 +97,12 @@ def _run(options: argparse.Namespace, definitions: list[str]) -> int:
     nodes = _read_tree(options.load) if options.load is not None else {}
     raise_limit()
     if options.admin or options.cluster is not None:
-        return run_loop(_run_with_test_server(_test_server(options, {**settings, **given}), nodes, options))
+        return run_loop(_run_with_test_server(_make_test_server(options, {**settings, **given}), nodes, options))
     return run_loop(_run_with_server(config, nodes, options))
 
 
 def _read_tree(file: str) -> dict[str, Any]:
-    from ..protocol.node_json import unique
+    from ..protocol.node_json import reject_duplicate_keys
     from ..testing.control.values import UsageError, parse_tree
 
     try:
@@ -113,17 +113,17 @@ def _read_tree(file: str) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ConfigError(f"cannot read {file}: not valid UTF-8 text") from None
     try:
-        return parse_tree(json.loads(text, object_pairs_hook=unique))
+        return parse_tree(json.loads(text, object_pairs_hook=reject_duplicate_keys))
     except UsageError as error:
         raise ConfigError(f"{file} is invalid: {error}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is not valid JSON: {error if text.strip() else 'the file is empty'}") from None
 
 
-def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> Server | Cluster:
+def _make_test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> Server | Cluster:
     from ..testing.server import Server
 
-    # As without --admin, derive the limits from tickTime, because a test server has different defaults.
+    # Derive the session limits from tickTime, as the daemon does. A test server has different defaults.
     values = {"tickTime": str(EngineSettings.tick_time), "minSessionTimeout": "-1", "maxSessionTimeout": "-1"}
     values |= {name: setting.value for name, setting in settings.items()}
     if options.cluster is not None:
@@ -137,7 +137,12 @@ def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> S
 
 
 async def _run_with_server(config: ServerConfig, nodes: dict[str, Any], options: argparse.Namespace) -> int:
-    """Serve while a command runs, or until the server is stopped; return the exit code."""
+    """Serve while the command runs, or without a command until a signal. Return the exit code.
+
+    Raises:
+        ConfigError: A node of ``--load`` is invalid.
+        CommandError: The address cannot be listened on.
+    """
     clock = RealClock()
     daemon = assemble(config, new_engine(config, clock, SystemRandom()), clock=clock)
     if nodes:
@@ -151,7 +156,7 @@ async def _run_with_server(config: ServerConfig, nodes: dict[str, Any], options:
     try:
         hosts = host_and_port(options.host, await daemon.start(options.host, options.port))
     except (OSError, UnicodeError) as error:
-        raise cannot_listen(format_address(options.host, options.port), error) from None
+        raise cannot_listen_error(format_address(options.host, options.port), error) from None
     try:
         return await serve_command(options.words, hosts, "", signals)
     finally:
@@ -159,12 +164,18 @@ async def _run_with_server(config: ServerConfig, nodes: dict[str, Any], options:
 
 
 async def _run_with_test_server(server: Server | Cluster, nodes: dict[str, Any], options: argparse.Namespace) -> int:
-    """Serve with a test server or a cluster while the command runs, and return the exit code of the command.
+    """Serve with a test server or a cluster while the command runs, or without a command until a signal.
 
     With ``--admin``, the command can use the control API.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        ConfigError: A node of ``--load`` is invalid.
     """
     signals = Signals() if options.words else None
-    async with running_endpoint(server, options) as control:
+    async with run_endpoint(server, options) as control:
         try:
             server.populate(nodes)
         except ValueError as error:

@@ -41,7 +41,7 @@ from . import logs
 from .addresses import format_address
 from .event_loop import run_loop
 from .logs import LEVELS
-from .options import STOPPED, CommandError, add_definitions, add_sid, cannot_listen, listen_host
+from .options import STOP_EXIT_CODES, CommandError, add_definitions, add_sid, cannot_listen_error, listen_host
 from .progress import Progress
 from .systemd import Systemd
 from .usage import add_example, path, pluralize
@@ -59,12 +59,12 @@ if TYPE_CHECKING:  # most servers have no files, no TLS and no HTTP, and observe
     _AdminPorts = AbstractAsyncContextManager[AdminPorts | None]
 
 _log = logging.getLogger("zoolet.server")
-OPTIONS: Final = tuple((key.option, key) for key in KEYS if key.option is not None)
-"""The options that set a key."""
+KEY_OPTIONS: Final = tuple((key.option, key) for key in KEYS if key.option is not None)
+"""Pairs of an option and the configuration key that it sets."""
 
 
 def key_help(key: Key) -> str:
-    """Return the help of an option: the first sentence of the key's description, its name and its default."""
+    """Return the help of an option: the first sentence of the key's description, and the key's name and default."""
     sentence = key.help.replace("`", "").partition(". ")[0].removesuffix(".")
     for article in ("The ", "A ", "An "):
         sentence = sentence.removeprefix(article)
@@ -95,7 +95,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         type=path,
         help="ZooKeeper configuration file (zoo.cfg); options take precedence over it",
     )
-    for option, key in OPTIONS:
+    for option, key in KEY_OPTIONS:
         metavar = option.rpartition("-")[2].upper()
         kind = listen_host if option == "--host" else str
         parser.add_argument(option, dest=key.name, type=kind, metavar=metavar, help=key_help(key))
@@ -128,7 +128,7 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     logs.configure(options.log_level, options.log_format)
     given = {
         key.name: Setting(value, "command line", SettingSource.OPTION)
-        for _, key in OPTIONS
+        for _, key in KEY_OPTIONS
         if (value := getattr(options, key.name)) is not None
     }
     ensemble = None
@@ -158,22 +158,22 @@ def serve(
     ensemble: ObservedEnsemble | None = None,
     users: dict[str, str] | None = None,
 ) -> int:
-    """Run the daemon until it is stopped; return its exit code.
+    """Run the daemon until a signal stops it, and return the exit code.
 
     Args:
-        path: Path of the zoo.cfg; None for none.
+        path: Path of the zoo.cfg, or None to read no file.
         sources: Settings that the file overrides. Later sources override earlier ones.
         definitions: The ``-D`` options, which override the file.
         options: Other options, which override everything else.
         compat: ZooKeeper release to reproduce.
-        ensemble: The ensemble to observe; None for a server with data of its own.
+        ensemble: The ensemble to observe, or None for a server with its own data.
         users: The passwords of the SASL users; None to read them from a JAAS file.
 
     Raises:
         ConfigError: The configuration is invalid.
         OptionError: A package that the configuration requires is not installed.
     """
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until its handler is set, the signal must not kill the daemon
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # otherwise an early SIGHUP would kill the daemon
     file = read_file(path) if path is not None else {}
     text = masked_lines(file) if path is not None else None
     given = parse_definitions(definitions, "command line") | dict(options or {})
@@ -184,7 +184,7 @@ def serve(
     if ensemble is not None and config.storage.data_dir is not None:
         raise ConfigError("an observer keeps its data in memory; remove --data-dir (dataDir), or --observe")
     raise_limit()
-    return run_loop(_daemon(config, ports, ensemble))
+    return run_loop(_run_daemon(config, ports, ensemble))
 
 
 def _admin_ports(settings: AdminSettings) -> _AdminPorts:
@@ -195,8 +195,8 @@ def _admin_ports(settings: AdminSettings) -> _AdminPorts:
     return AdminPorts(settings)
 
 
-async def _daemon(config: ServerConfig, ports: _AdminPorts, ensemble: ObservedEnsemble | None) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code."""
+async def _run_daemon(config: ServerConfig, ports: _AdminPorts, ensemble: ObservedEnsemble | None) -> int:
+    """Load the certificates and the data directory, serve until SIGTERM or SIGINT, and return the exit code."""
     context = None
     if config.secure_port is not None:
         from . import certificates  # the import takes 10 ms
@@ -210,7 +210,7 @@ async def _daemon(config: ServerConfig, ports: _AdminPorts, ensemble: ObservedEn
     try:
         return await _serve_until_signal(config, context, data, ports, None)
     except OSError as error:
-        error.filename = error.filename or config.storage.data_dir  # the error of a failed write names no file
+        error.filename = error.filename or config.storage.data_dir  # a failed write has no file name
         raise
     finally:
         data.release()
@@ -231,7 +231,7 @@ async def _serve_until_signal(
 
 
 class _Service:
-    """A daemon with its ports, data and certificates, until a signal stops it.
+    """A daemon with its ports, data and certificates, which runs until a signal.
 
     Args:
         config: The configuration.
@@ -264,7 +264,7 @@ class _Service:
         self.exit_code = 0
 
     async def assemble(self, gc_tuner: GcTuner) -> None:
-        """Create the daemon. A thread recovers its data while the HTTP ports report the progress."""
+        """Create the daemon, and recover its data in a thread while the HTTP ports report the progress."""
         clock, rng = RealClock(), SystemRandom()
         if self.ensemble is not None:
             from ..server.observer import assemble_observer
@@ -272,36 +272,36 @@ class _Service:
             self.daemon, self.link = assemble_observer(self.ensemble, self.config, clock=clock, gc_tuner=gc_tuner)
             return
         make = partial(new_engine, self.config, clock, rng)
-        engine = make() if self.data is None else await self._recovered(partial(make, data=self.data))
+        engine = make() if self.data is None else await self._recover_engine(partial(make, data=self.data))
         self.daemon = assemble(self.config, engine, clock=clock, data=self.data, gc_tuner=gc_tuner)
 
-    async def _recovered(self, make: Callable[..., Engine]) -> Engine:
-        """Make the engine in a thread, and report the progress."""
+    async def _recover_engine(self, make: Callable[..., Engine]) -> Engine:
+        """Recover the data in a thread, report the progress, and return the engine."""
         with Progress("recovering") as progress:
 
             def show(what: str, done: int, total: int) -> None:
-                self._report(f"recovering: {done:,}{f' of {total:,}' if total else ''} {what}")
+                self._report_activity(f"recovering: {done:,}{f' of {total:,}' if total else ''} {what}")
                 progress.show(what, done, total)
 
-            self._report("recovering")
+            self._report_activity("recovering")
             loop = asyncio.get_running_loop()
-            _exit_immediately(loop)
+            _exit_on_signals(loop)
             work = loop.run_in_executor(None, partial(make, progress=show))
             try:
                 return await asyncio.shield(work)
-            except asyncio.CancelledError:  # the thread cannot be stopped, and it writes files
+            except asyncio.CancelledError:  # wait for the thread, which writes files and cannot be stopped
                 await asyncio.wait((work,))
                 raise
 
-    def _report(self, starting: str) -> None:
-        """Report the activity of the server on the HTTP ports."""
+    def _report_activity(self, activity: str) -> None:
+        """Set the activity that the HTTP ports report while the server is not ready."""
         if self.ports is not None:
-            self.ports.starting = starting
+            self.ports.activity = activity
 
     def handle_signals(self, stop: asyncio.Event) -> None:
         """Set the signal handlers.
 
-        SIGTERM and SIGINT stop the daemon; a second one disconnects clients immediately. SIGHUP reloads the
+        SIGTERM and SIGINT stop the daemon; a second signal disconnects clients immediately. SIGHUP reloads the
         certificates. SIGUSR1 starts read-only mode, SIGUSR2 stops it.
         """
         config, daemon = self.config, self.daemon
@@ -315,7 +315,7 @@ class _Service:
             stop.set()
 
         def reload() -> None:
-            """Reload the certificates; keep the present certificates if the new ones cannot be used."""
+            """Reload the certificates of the TLS port, if there is one."""
             if config.secure_port is None:
                 _log.info("SIGHUP: no certificates to reload")
                 return
@@ -323,7 +323,7 @@ class _Service:
 
             certificates.reload(config.tls, daemon)
 
-        for number, code in STOPPED.items():
+        for number, code in STOP_EXIT_CODES.items():
             loop.add_signal_handler(number, end, code)
         loop.add_signal_handler(signal.SIGHUP, reload)
 
@@ -339,7 +339,7 @@ class _Service:
         loop.add_signal_handler(signal.SIGUSR2, set_read_only, False)
 
     async def listen(self) -> list[str]:
-        """Listen on the configured addresses; return a line for each.
+        """Listen on the configured addresses. Return a line to print for each.
 
         Raises:
             CommandError: An address cannot be listened on.
@@ -351,25 +351,30 @@ class _Service:
                 continue
             try:
                 if kind == "on":
-                    # Looking up a name would import codecs, so a numeric address is bound directly.
+                    # A numeric address is bound without a lookup, which would import codecs.
                     is_number = means_all(host) or str(host).replace(".", "").isdecimal()
                     bound = await daemon.start(host, port, without_waiting=is_number)
                 else:
                     assert self.context is not None
                     bound = await daemon.start_secure(host, port, self.context)
-            except (OSError, UnicodeError) as error:  # the host may not be encodable as a name
-                raise cannot_listen(format_address(host or "0.0.0.0", port), error) from None
+            except (OSError, UnicodeError) as error:  # UnicodeError: the host is not a valid name
+                raise cannot_listen_error(format_address(host or "0.0.0.0", port), error) from None
             lines += [f"zoolet ready {kind} {format_address(one, bound)}" for one in (host or "0.0.0.0").split(",")]
         if (path := config.unix_socket) is not None:
             try:
                 await daemon.start_unix(path)
             except OSError as error:
-                raise cannot_listen(f"unix:{path}", error) from None
+                raise cannot_listen_error(f"unix:{path}", error) from None
             lines.append(f"zoolet ready on unix:{path}")
         return lines
 
     async def run(self) -> int:
-        """Serve until a signal; return the exit code."""
+        """Serve until a signal, and return the exit code.
+
+        Raises:
+            CommandError: An address cannot be listened on.
+            ConfigError: The ensemble cannot be observed.
+        """
         config, daemon = self.config, self.daemon
         stop = asyncio.Event()
         self.handle_signals(stop)
@@ -385,7 +390,7 @@ class _Service:
             from . import certificates
 
             certificates.watch(config.tls, daemon)
-        for warning in _warnings(config):
+        for warning in _config_warnings(config):
             _log.warning("%s", warning)
         console = self._console(lines) if config.admin.port is not None else None
         if self.ports is not None:
@@ -423,31 +428,34 @@ class _Service:
         return StateTransfer(self.daemon.engine, store, connections.set_time, connections.deliver)
 
     def _console(self, lines: list[str]) -> EngineConsole:
-        from ..console.attach import EngineConsole  # the import takes some ms
+        from ..console.attach import EngineConsole  # most servers have no console
 
         name = lines[0].rpartition(" ")[2] if lines else ""
         past = self.data.past if self.data is not None else None
         return EngineConsole(self.daemon, history=self.config.admin.history, name=name, past=past)
 
 
-def _exit_immediately(loop: asyncio.AbstractEventLoop) -> None:
-    """Exit immediately on a signal: an interrupted recovery leaves the files in a state as after a crash."""
-    for number, code in STOPPED.items():
+def _exit_on_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """Set signal handlers that end the process immediately: an interrupted recovery is like a crash.
+
+    SIGUSR1 and SIGUSR2 are ignored.
+    """
+    for number, code in STOP_EXIT_CODES.items():
         loop.add_signal_handler(number, os._exit, code)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         loop.add_signal_handler(number, lambda: None)
 
 
 def status_line(daemon: Daemon) -> str:
-    """Return the status of a daemon in one line."""
+    """Return the status of a daemon in one line: the reason if it is not ready, and the sessions and nodes."""
     reason = ready(daemon.observed)
     engine = daemon.engine
     counts = f"{pluralize(len(engine.sessions.alive), 'session')}, {pluralize(daemon.observed.node_count(), 'node')}"
     return f"{reason}; {counts}" if reason else f"serving {counts}"
 
 
-def _warnings(config: ServerConfig) -> Iterator[str]:
-    """Yield a line for all ignored keys, and a line for each unknown key or four-letter command."""
+def _config_warnings(config: ServerConfig) -> Iterator[str]:
+    """Yield one line for all ignored keys, and one line for each unknown key or four-letter command."""
     if config.ignored:
         yield f"ignored (not supported): {', '.join(config.ignored)}"
     for key in config.unknown:

@@ -1,6 +1,6 @@
-"""The stdout of the command. A failed write stops the command, and is not taken for an error of a connection.
+"""The stdout of the command: a failed write stops the command, and is not mistaken for a connection error.
 
-It imports nothing from zoolet, and nothing that takes long, because Ctrl-C during its import prints a traceback.
+This module imports nothing from zoolet and nothing slow, because Ctrl-C during its import prints a traceback.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class OutputError(Exception):
 
 
 class OutputFile(io.FileIO):
-    """The file of stdout."""
+    """The file of stdout, whose failed writes raise OutputError."""
 
     def write(self, data: Buffer, /) -> int:
-        """Write bytes.
+        """Write bytes to the file.
 
         Raises:
             OutputError: The bytes cannot be written.
@@ -45,7 +45,10 @@ class OutputFile(io.FileIO):
 
 
 def replace_stdout() -> None:
-    """Replace ``sys.stdout`` by a stream that raises an :class:`OutputError`, unless it was closed at the start."""
+    """Replace ``sys.stdout`` by a stream whose failed writes raise :class:`OutputError`.
+
+    A stdout that was closed at the start, or was already replaced, stays as it is.
+    """
     before = sys.__stdout__
     if before is None or sys.stdout is not before:
         return
@@ -55,5 +58,5 @@ def replace_stdout() -> None:
 
 
 def discard_stdout() -> None:
-    """Discard the rest of the output, which would fail again when Python exits."""
+    """Redirect stdout to /dev/null, because Python writes the rest of the buffer at exit and would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,7 @@
-"""Notifies systemd (``Type=notify``) that a daemon is ready, alive or stopping, and of its status.
+"""Notifications to systemd (``Type=notify``): a daemon is ready, alive or stopping, and its status.
 
 Each message is a datagram to the socket in ``NOTIFY_SOCKET``. With ``WatchdogSec=`` the event loop sends a message
-twice in that time; without messages systemd restarts the daemon.
+twice in that time. If the messages stop, systemd restarts the daemon.
 
 Source: sd_notify(3).
 """
@@ -17,14 +17,14 @@ from types import TracebackType
 from typing import Final
 
 _log = logging.getLogger("zoolet.server")
-STATUS_EVERY: Final = 5.0
+STATUS_INTERVAL_S: Final = 5.0
 """Seconds between two checks of the daemon's status."""
 
 
 class Systemd:
-    """Notifies systemd that the daemon is ready when it is entered, and stopping when it is left.
+    """A context manager that notifies systemd: the daemon is ready at the start of the block, and stopping at its end.
 
-    Without systemd it does nothing.
+    If the process was not started by systemd, nothing is sent.
 
     Args:
         environment: The environment of the process.
@@ -61,7 +61,7 @@ class Systemd:
             lines.append(f"STATUS={status}")
         if lines:
             self._send("\n".join(lines))
-        delay = min(self._interval or STATUS_EVERY, STATUS_EVERY)
+        delay = min(self._interval or STATUS_INTERVAL_S, STATUS_INTERVAL_S)
         self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
 
     def _send(self, text: str) -> None:
@@ -73,7 +73,7 @@ class Systemd:
 
 
 def _watchdog_interval(environment: Mapping[str, str]) -> float:
-    """Return half of systemd's watchdog timeout for this process, in seconds; 0 without a watchdog."""
+    """Return half of systemd's watchdog timeout for this process in seconds, or 0 if no watchdog is configured."""
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 0.0
     try:

@@ -13,22 +13,22 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from ..client.four_letters import Sample, rates, sample, traffic
+from ..client.four_letters import Sample, measure_traffic, packet_rates, take_sample
 from .addresses import server_message
 from .event_loop import run_loop
-from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, parse_servers, seconds
-from .usage import add_example, columns, is_dumb, whole_number
+from .options import DEFAULT_HOSTS, SERVERS_HELP, add_timeout, add_tls, parse_servers, seconds
+from .usage import add_example, columns, is_dumb_terminal, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     import ssl
 
     from ..client.wire.hosts import Address
 
-QUIT: Final = (b"q", b"Q", b"\x04")
-CLEAR: Final = "\x1b[H\x1b[2J"
+QUIT_KEYS: Final = (b"q", b"Q", b"\x04")
+CLEAR_SCREEN: Final = "\x1b[H\x1b[2J"
 MAX_CONNECTIONS: Final = 15
 """Maximum number of connections that are shown for each server."""
-COUNTS: Final = {
+TOTALS: Final = {
     "num_alive_connections": ("connection", "connections"),
     "global_sessions": ("session", "sessions"),
     "znode_count": ("node", "nodes"),
@@ -49,7 +49,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "mntr and cons in 4lw.commands.whitelist. If they allow only srvr, the command shows less. Press q to quit.",
     )
     add_example(parser, "zoolet top zk1:2181,zk2:2181 --interval 5")
-    parser.add_argument("hosts", metavar="HOSTS", nargs="?", default=DEFAULT_HOSTS, help=SERVERS)
+    parser.add_argument("hosts", metavar="HOSTS", nargs="?", default=DEFAULT_HOSTS, help=SERVERS_HELP)
     parser.add_argument(
         "-n",
         type=whole_number(1, (1 << 31) - 1),
@@ -63,32 +63,34 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--json", action="store_true", help="print each update as one line of JSON")
     add_timeout(parser, 5.0, "time limit for each server")
     add_tls(parser)
-    parser.set_defaults(command=lambda options, definitions: _top(options))
+    parser.set_defaults(command=lambda options, definitions: _run_top(options))
 
 
-def _top(options: argparse.Namespace) -> int:
+def _run_top(options: argparse.Namespace) -> int:
     hosts, tls = parse_servers(options.hosts, options, with_path=False)
     return run_loop(_follow(hosts.addresses, options, tls))
 
 
 async def _follow(addresses: tuple[Address, ...], options: argparse.Namespace, tls: ssl.SSLContext | None) -> int:
-    updating = asyncio.ensure_future(_update(addresses, options, tls))
+    updating = asyncio.ensure_future(_update_screen(addresses, options, tls))
 
     def press(key: bytes) -> None:
-        if key in QUIT:
-            updating.cancel()  # even while a server does not answer
+        if key in QUIT_KEYS:
+            updating.cancel()  # immediately, even if a server does not answer
 
-    with _keys(press):
+    with _read_keys(press):
         await asyncio.wait([updating])
     return 0 if updating.cancelled() else updating.result()
 
 
-async def _update(addresses: tuple[Address, ...], options: argparse.Namespace, tls: ssl.SSLContext | None) -> int:
+async def _update_screen(
+    addresses: tuple[Address, ...], options: argparse.Namespace, tls: ssl.SSLContext | None
+) -> int:
     before: dict[Address, Sample] = {}
     for times in itertools.count(1):
-        answers = await asyncio.gather(*(sample(address, options.timeout, tls) for address in addresses))
+        answers = await asyncio.gather(*(take_sample(address, options.timeout, tls) for address in addresses))
         samples = dict(zip(addresses, answers, strict=True))
-        _print(samples, before, options)
+        _print_samples(samples, before, options)
         if times == options.n:
             return 0 if any(each.numbers for each in samples.values()) else 1
         before = samples
@@ -96,8 +98,8 @@ async def _update(addresses: tuple[Address, ...], options: argparse.Namespace, t
     return 0
 
 
-def _resume(number: int) -> None:
-    """Read single keys again after Ctrl-Z and ``fg``, because the user's shell has changed the mode of the terminal."""
+def _resume_key_mode(number: int) -> None:
+    """Restore single-key input after Ctrl-Z and ``fg``: the user's shell has changed the mode of the terminal."""
     import termios
     import tty
 
@@ -107,8 +109,8 @@ def _resume(number: int) -> None:
 
 
 @contextlib.contextmanager
-def _keys(pressed: Callable[[bytes], None]) -> Iterator[None]:
-    """Call a function with each key that is pressed at the terminal, before the line is complete."""
+def _read_keys(pressed: Callable[[bytes], None]) -> Iterator[None]:
+    """Call *pressed* with each key that is typed at the terminal, without waiting for Enter, during the block."""
     if not sys.stdin.isatty():
         yield
         return
@@ -119,7 +121,7 @@ def _keys(pressed: Callable[[bytes], None]) -> Iterator[None]:
     before = termios.tcgetattr(number)
     tty.setcbreak(number)
     loop.add_reader(number, lambda: pressed(os.read(number, 1)))
-    loop.add_signal_handler(signal.SIGCONT, _resume, number)
+    loop.add_signal_handler(signal.SIGCONT, _resume_key_mode, number)
     try:
         yield
     finally:
@@ -128,14 +130,14 @@ def _keys(pressed: Callable[[bytes], None]) -> Iterator[None]:
         termios.tcsetattr(number, termios.TCSADRAIN, before)
 
 
-def _print(samples: dict[Address, Sample], before: dict[Address, Sample], options: argparse.Namespace) -> None:
+def _print_samples(samples: dict[Address, Sample], before: dict[Address, Sample], options: argparse.Namespace) -> None:
     if options.json:
         import json
 
         value = {
             str(address): {
                 **each.numbers,
-                **rates(each, before.get(address)),
+                **packet_rates(each, before.get(address)),
                 "state": each.state,
                 "connections": each.connections,
             }
@@ -149,16 +151,16 @@ def _print(samples: dict[Address, Sample], before: dict[Address, Sample], option
     for address, each in samples.items():
         texts += format_server(str(address), each, before.get(address))
     is_terminal = sys.stdout.isatty()
-    clear, width = (CLEAR, columns()) if is_terminal and not is_dumb() else ("", None)
+    clear, width = (CLEAR_SCREEN, columns()) if is_terminal and not is_dumb_terminal() else ("", None)
     print(clear + "\n".join(printable(text)[:width] for text in texts), flush=True)
 
 
 def format_server(address: str, now: Sample, before: Sample | None) -> list[str]:
-    """Return the lines about one server."""
+    """Return the lines about one server: state, rates, latencies, totals and connections."""
     if not now.numbers:
         return [server_message(address, now.state)]
     n = now.numbers.get
-    rate = rates(now, before)
+    rate = packet_rates(now, before)
     per_second = "{packets_received_per_second:,.0f} in/s, {packets_sent_per_second:,.0f} out/s, "
     requests = per_second.format(**rate) if len(rate) == 2 else ""
     texts = [
@@ -166,7 +168,7 @@ def format_server(address: str, now: Sample, before: Sample | None) -> list[str]
         f"  {requests}{n('outstanding_requests', 0):,.0f} outstanding, latency min/avg/max "
         f"{n('min_latency', 0):g}/{n('avg_latency', 0):g}/{n('max_latency', 0):g} ms",
         "  "
-        + ", ".join(f"{n(name):,.0f} {words[n(name) != 1]}" for name, words in COUNTS.items() if name in now.numbers),
+        + ", ".join(f"{n(name):,.0f} {words[n(name) != 1]}" for name, words in TOTALS.items() if name in now.numbers),
     ]
     if now.problem:
         return [*texts, f"  no connections shown: the server {now.problem}"]
@@ -174,8 +176,8 @@ def format_server(address: str, now: Sample, before: Sample | None) -> list[str]
 
 
 def connection_lines(now: Sample, before: Sample | None) -> list[str]:
-    """Return a line for each of the busiest connections."""
-    rows = [each for each in traffic(now, before) if "sid" in each.facts]  # the others have no session
+    """Return a heading and a line for each of the busiest connections, or nothing if there are none."""
+    rows = [each for each in measure_traffic(now, before) if "sid" in each.facts]  # only connections with a session
     texts = [f"  {'session':>20} {'client':<24} {'recent':>8} {'all':>10} {'last':<6} {'avg ms':>7} {'timeout':>8}"]
     texts += [
         f"  {facts['sid']:>20} {address:<24} {lately:>8,} {received:>10,} {facts.get('lop', ''):<6} "

@@ -1,4 +1,4 @@
-"""The parser of the command line: errors are one line and suggest the closest match."""
+"""The parser of the command line, whose errors are one line and suggest the closest match."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TextIO
 
-MAX_MESSAGE: Final = 600
+MAX_MESSAGE_LENGTH: Final = 600
 """Maximum number of characters in a message about the command line."""
 
 
 class Formatter(argparse.HelpFormatter):
-    """Formats help texts like the default formatter, but keeps their line breaks.
+    """A formatter of help texts that, unlike the default formatter, keeps line breaks.
 
-    The parser creates one for each option. The default formatter would import shutil, which takes 2 ms.
+    The parser creates a formatter for each option. The default formatter would import shutil, which takes 2 ms.
     """
 
     def __init__(self, prog: str) -> None:
@@ -26,13 +26,13 @@ class Formatter(argparse.HelpFormatter):
         return [line for part in text.splitlines() for line in super(Formatter, self)._split_lines(part, width)]
 
 
-def is_dumb() -> bool:
+def is_dumb_terminal() -> bool:
     """Return whether the terminal cannot move its cursor."""
     return os.environ.get("TERM") == "dumb"
 
 
 def columns(stream: TextIO | None = None) -> int:
-    """Return the width of the terminal of a stream, by default of stdout: ``COLUMNS``, its own width, or 80."""
+    """Return the number of columns for a stream, by default stdout: ``COLUMNS``, the terminal's width, or 80."""
     text = os.environ.get("COLUMNS", "")
     if text.isdecimal() and int(text):
         return int(text)
@@ -43,9 +43,9 @@ def columns(stream: TextIO | None = None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """An :class:`argparse.ArgumentParser` that prints errors in one line; the usage is printed only by ``--help``.
+    """An :class:`argparse.ArgumentParser` that prints errors in one line. Only ``--help`` prints the usage.
 
-    An invalid option gets the same form of message as other arguments: ``--port must be ..., not 'x'``.
+    Messages about options look like those about arguments: ``--port must be ..., not 'x'``.
 
     Args:
         **settings: Arguments of :class:`argparse.ArgumentParser`.
@@ -83,20 +83,20 @@ class Parser(argparse.ArgumentParser):
 
         near = get_close_matches(word, known, 1, 0.7)
         hint = f"; did you mean {near[0]}? See" if near else "; see"
-        self.exit(2, f"{self.prog}: {brief(message)}{hint} '{self.prog} --help'\n")
+        self.exit(2, f"{self.prog}: {shorten_message(message)}{hint} '{self.prog} --help'\n")
 
 
-def brief(text: str) -> str:
-    """Return a message on one line, without the middle of a very long one."""
+def shorten_message(text: str) -> str:
+    """Return a message on one line. The middle of a very long message is removed."""
     from ..protocol.messages import one_line  # most commands print no message
 
-    if len(text) > MAX_MESSAGE:
-        text = f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 2 :]}"
+    if len(text) > MAX_MESSAGE_LENGTH:
+        text = f"{text[: MAX_MESSAGE_LENGTH // 2]} ... {text[-MAX_MESSAGE_LENGTH // 2 :]}"
     return one_line(text)
 
 
 def path(text: str) -> str:
-    """Return the path that an argument or an option sets.
+    """Check that the path in an argument or option is not empty, and return it.
 
     Raises:
         ArgumentTypeError: *text* is empty.
@@ -109,7 +109,7 @@ def path(text: str) -> str:
 def whole_number(low: int | None = None, high: int | None = None) -> Callable[[str], int]:
     """Return a function that converts the text of an option to a whole number.
 
-    The function raises an ArgumentTypeError unless the number is from *low* to *high*. Without *low*, it accepts all.
+    The function raises an ArgumentTypeError for other text, and for a number below *low* or above *high*, if given.
     """
     expected = "a whole number" if low is None else f"a whole number from {low}" + f" to {high}" * (high is not None)
 
@@ -135,13 +135,13 @@ def add_example(parser: argparse.ArgumentParser, command: str) -> None:
     parser.epilog = f"Example: {command}"
 
 
-def summaries(commands: argparse._SubParsersAction[Any]) -> dict[str, str]:
+def command_summaries(commands: argparse._SubParsersAction[Any]) -> dict[str, str]:
     """Return the summary of each command, by name."""
     return {action.dest: action.help or "" for action in commands._choices_actions}  # noqa: SLF001 - has no public name
 
 
 def _walk_options(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the options of a parser and of its commands."""
+    """Yield the names of the options of a parser and of its subcommands."""
     for action in parser._actions:  # noqa: SLF001 - has no public name
         yield from action.option_strings
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001

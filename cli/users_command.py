@@ -15,25 +15,32 @@ from typing import TYPE_CHECKING, Final
 
 from ..server.admin.descriptors import restore_limit
 from .addresses import format_address
-from .options import STOPPED, CannotRunError, cannot_listen, require_h11
+from .options import STOP_EXIT_CODES, CannotRunError, cannot_listen_error, require_h11
 
 if TYPE_CHECKING:
     from ..testing.cluster.cluster import Cluster
     from ..testing.proxy import Proxy
     from ..testing.server import Server
 
-FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+FORWARDED_SIGNALS: Final = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 """Signals that are forwarded to the command."""
 EXIT_AFTER_HANGUP: Final = 128 + signal.SIGHUP
-"""Exit code after the terminal was closed."""
-REAPING_S: Final = 0.5
+"""Exit code after SIGHUP, which the kernel sends when the terminal closes."""
+REAP_INTERVAL_S: Final = 0.5
 """Seconds between two searches for orphaned processes."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
 @contextlib.asynccontextmanager
-async def running_endpoint(endpoint: Server | Cluster | Proxy, options: argparse.Namespace) -> AsyncIterator[str]:
-    """Run a server or a proxy; yield the URL of its control API, which is empty without ``--admin``.
+async def run_endpoint(endpoint: Server | Cluster | Proxy, options: argparse.Namespace) -> AsyncIterator[str]:
+    """Run a server or a proxy for the block. Yield the URL of its control API, or an empty text if there is none.
 
     Raises:
         CommandError: An address cannot be listened on.
@@ -43,7 +50,7 @@ async def running_endpoint(endpoint: Server | Cluster | Proxy, options: argparse
         try:
             await stack.enter_async_context(endpoint)
         except OSError as error:
-            raise cannot_listen(format_address(options.host, options.port), error) from None
+            raise cannot_listen_error(format_address(options.host, options.port), error) from None
         if not options.admin and options.admin_port is None:
             yield ""
             return
@@ -55,7 +62,9 @@ async def running_endpoint(endpoint: Server | Cluster | Proxy, options: argparse
         try:
             await stack.enter_async_context(control)
         except OSError as error:
-            raise cannot_listen(f"{format_address(options.host, options.admin_port or 0)} for HTTP", error) from None
+            raise cannot_listen_error(
+                f"{format_address(options.host, options.admin_port or 0)} for HTTP", error
+            ) from None
         yield control.url
 
 
@@ -65,8 +74,8 @@ async def serve_command(words: Sequence[str], hosts: str, control: str, signals:
     Args:
         words: The command.
         hosts: Address of the server, for the command's environment.
-        control: URL of the control API, for the command's environment; empty for none.
-        signals: Signals for the command; None without a command.
+        control: URL of the control API, for the command's environment; empty without --admin.
+        signals: The forwarder of signals to the command, or None if no command is given.
 
     Returns:
         The exit code of the command; without a command, 0 after SIGTERM, 130 after SIGINT and 129 after SIGHUP.
@@ -83,7 +92,7 @@ async def serve_command(words: Sequence[str], hosts: str, control: str, signals:
         if not code.done():
             code.set_result(with_code)
 
-    for number, stopped in {**STOPPED, signal.SIGHUP: EXIT_AFTER_HANGUP}.items():
+    for number, stopped in {**STOP_EXIT_CODES, signal.SIGHUP: EXIT_AFTER_HANGUP}.items():
         if not _is_ignored(number):
             loop.add_signal_handler(number, stop, stopped)
     print(f"zoolet ready on {hosts}", flush=True)
@@ -93,7 +102,7 @@ async def serve_command(words: Sequence[str], hosts: str, control: str, signals:
 
 
 async def run_command(words: Sequence[str], environment: Mapping[str, str], signals: Signals) -> int:
-    """Run a command with additional environment variables.
+    """Run a command with additional environment variables, and forward signals to it.
 
     Returns:
         The exit code of the command. As in a shell, it is 128 plus the number of the signal that killed the command.
@@ -101,32 +110,36 @@ async def run_command(words: Sequence[str], environment: Mapping[str, str], sign
     Raises:
         CannotRunError: The command cannot be run.
     """
-    command = _start(words, environment)
+    command = _start_command(words, environment)
     signals.forward_to(command)
     reaping = asyncio.create_task(_reap_orphans(command.pid))
     try:
         code = await asyncio.get_running_loop().run_in_executor(None, command.wait)
     finally:
         reaping.cancel()
-        if command.poll() is None:  # after a cancellation, the loop waits for the thread at its end
+        if command.poll() is None:  # cancelled: the loop waits at its end for the thread, and so for the command
             command.terminate()
     return code if code >= 0 else 128 - code
 
 
-def _start(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a command. It inherits ignored signals, which uvloop's own subprocesses reset."""
-    prepare = partial(_prepare, os.getpid(), _die_with_parent())
+def _start_command(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a command that inherits ignored signals. The subprocesses of uvloop would reset them.
+
+    Raises:
+        CannotRunError: The command cannot be run.
+    """
+    prepare = partial(_prepare_child, os.getpid(), _parent_death_signal())
     try:
         return subprocess.Popen(words, env={**os.environ, **environment}, preexec_fn=prepare)
     except OSError as error:
         raise CannotRunError(words[0], error) from None
 
 
-def _die_with_parent() -> Callable[[], object]:
-    """Return a function that lets the kernel send SIGTERM to this process when its parent dies. It needs Linux.
+def _parent_death_signal() -> Callable[[], object]:
+    """Return a function that makes the kernel send SIGTERM to the calling process when its parent dies.
 
-    The function is called between fork and exec, where nothing may be imported. The kernel watches the thread that has
-    forked, which must be the main thread.
+    The function is called between fork and exec, where nothing may be imported. The kernel watches the thread that
+    forked, so this must be the main thread. The function does nothing on systems other than Linux.
     """
     if not sys.platform.startswith("linux"):
         return lambda: None
@@ -135,8 +148,8 @@ def _die_with_parent() -> Callable[[], object]:
     return partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _prepare(parent: int, die: Callable[[], object]) -> None:
-    """Prepare a child process to become the command."""
+def _prepare_child(parent: int, die: Callable[[], object]) -> None:
+    """Restore the limit of open files in a child process, and arrange that the child stops with its parent."""
     restore_limit()
     die()
     if os.getppid() != parent:  # the parent died before the call
@@ -144,12 +157,12 @@ def _prepare(parent: int, die: Callable[[], object]) -> None:
 
 
 async def _reap_orphans(command: int) -> None:
-    """Reap the processes that this process inherits as the first process of a container, until it is cancelled.
+    """Reap the orphans that this process inherits as the first process of a container, until cancelled.
 
-    It looks for them at intervals, because uvloop keeps SIGCHLD for itself. :func:`run_command` waits for the command.
+    The orphans are polled, because uvloop reserves SIGCHLD. The command itself is left to :func:`run_command`.
     """
-    while hasattr(os, "waitid"):  # macOS has it since Python 3.13
-        await asyncio.sleep(REAPING_S)
+    while hasattr(os, "waitid"):  # missing on macOS before Python 3.13
+        await asyncio.sleep(REAP_INTERVAL_S)
         _reap_now(command)
 
 
@@ -162,25 +175,25 @@ def _reap_now(command: int) -> None:
 
 
 def _is_ignored(number: int) -> bool:
-    """Return whether a signal was ignored from the start, as after nohup, or in a background job of a shell."""
+    """Return whether a signal is ignored, as after nohup or in a background job of a shell."""
     return signal.getsignal(number) is signal.SIG_IGN
 
 
 class Signals:
-    """Forwards signals to a command, including signals that arrive before it runs."""
+    """A forwarder of signals to a command. Signals that arrive before the command runs are forwarded at its start."""
 
     def __init__(self) -> None:
         self._command: subprocess.Popen[bytes] | None = None
         self._pending: list[signal.Signals] = []
         typed = {signal.SIGINT, signal.SIGQUIT} if _shares_terminal() else set()
-        for number in FORWARDED:
-            if _is_ignored(number):  # the command inherits this
+        for number in FORWARDED_SIGNALS:
+            if _is_ignored(number):  # the command inherits the ignored signal
                 continue
             handler = self._ignore if number in typed else self._forward
             asyncio.get_running_loop().add_signal_handler(number, handler, number)
 
     def forward_to(self, command: subprocess.Popen[bytes]) -> None:
-        """Forward the signals that have arrived, and all later signals, to this command."""
+        """Forward the pending signals and all later signals to a command."""
         self._command = command
         for number in self._pending:
             self._forward(number)
@@ -192,7 +205,7 @@ class Signals:
         if self._command is None:
             self._pending.append(number)
             return
-        with contextlib.suppress(ProcessLookupError):  # the command has just exited
+        with contextlib.suppress(ProcessLookupError):  # the command may have exited
             self._command.send_signal(number)
 
 

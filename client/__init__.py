@@ -1,4 +1,4 @@
-"""The asyncio client, for zoolet and for every other ZooKeeper server.
+"""An asyncio client for ZooKeeper servers, including zoolet.
 
 ``from zoolet.client import Client``; its recipes are in :mod:`zoolet.client.recipes`.
 """
@@ -74,17 +74,17 @@ __all__ = [
     "serializers",
 ]
 
-_LATER: _typing.Final = {"Client": "zoolet.client.client", "LockLostError": "zoolet.client.recipes"}
+_LAZY_NAMES: _typing.Final = {"Client": "zoolet.client.client", "LockLostError": "zoolet.client.recipes"}
 """Names that are imported when they are first used, because a command may need neither the client nor recipes."""
 
 
 def _publish(value: _typing.Any) -> None:
-    """Set the module of a class to the one that programs import it from, for tracebacks, ``repr`` and help."""
+    """Set the ``__module__`` of a class to this package, for tracebacks, ``repr`` and help. Ignore other values."""
     if isinstance(value, type) and value.__module__.startswith(f"{__name__}."):
         value.__module__ = __name__
 
 
-for _name in set(__all__) - set(_LATER):
+for _name in set(__all__) - set(_LAZY_NAMES):
     _publish(globals()[_name])
 
 
@@ -95,9 +95,9 @@ def __dir__() -> list[str]:
 if not _typing.TYPE_CHECKING:  # with __getattr__, type checkers would accept every name
 
     def __getattr__(name: str) -> _typing.Any:
-        if name not in _LATER:
+        if name not in _LAZY_NAMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(_importlib.import_module(_LATER[name]), name)
+        value = globals()[name] = getattr(_importlib.import_module(_LAZY_NAMES[name]), name)
         if name == "Client":
             _publish(value)
         return value

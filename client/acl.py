@@ -1,4 +1,4 @@
-"""Access control lists for ``create(acl=...)``, ``Client(acl=...)`` or a recipe; lists are joined with ``+``::
+"""Access control lists for ``create(acl=...)``, ``Client(acl=...)`` or a recipe. Join lists with ``+``::
 
 await zk.create("/reports", acl=acl.CREATOR_ALL + acl.READ_ONLY)
 await zk.create("/orders", acl=acl.digest("shop", "secret", acl.READ | acl.WRITE) + acl.ip("10.0.0.0/8"))
@@ -34,11 +34,11 @@ def _permit(permissions: int, identity: Id) -> AclList:
 
 
 def digest(user: str, password: str, permissions: int = ALL) -> AclList:
-    """Return a list that grants permissions to clients with these ``digest`` credentials.
+    """Return an ACL list that grants permissions to clients with these ``digest`` credentials.
 
     Args:
         user: Name of the user.
-        password: Password of the user. The list contains only a hash of it.
+        password: Password of the user. The ACL list contains only its hash.
         permissions: READ, WRITE, CREATE, DELETE and ADMIN, joined with ``|``.
 
     Raises:
@@ -57,7 +57,7 @@ def ip(network: str, permissions: int = ALL) -> AclList:
     Raises:
         ValueError: *network* is not an IP address or network, or *permissions* is not a combination of these.
     """
-    from ipaddress import ip_network  # the import takes 3 ms
+    from ipaddress import ip_network  # imported here, because the import takes 3 ms
 
     try:
         ip_network(network, strict=False)

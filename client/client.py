@@ -29,7 +29,7 @@ from .wire import arguments
 from .wire.backoff import Backoff
 from .wire.hosts import Hosts
 from .wire.kazoo_names import no_such_attribute
-from .wire.requests import fresh
+from .wire.requests import copy_error
 from .wire.states import State
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ClientStatistics:
         background_tasks: Running tasks of the client and its recipes.
         registrations: Active watches of the client.
         connected: Whether there is a connection now.
-        keeps_connecting: Whether the task that keeps the session connected runs.
+        keeps_connecting: Whether the task that keeps the session connected is running.
     """
 
     requests_sent: int
@@ -74,7 +74,7 @@ class ClientStatistics:
 
 
 class Client(BaseClient[V]):
-    """A ZooKeeper client for asyncio; ``async with Client("127.0.0.1:2181") as zk:``.
+    """A ZooKeeper client for asyncio: ``async with Client("127.0.0.1:2181") as zk:``.
 
     A call starts when its method is called, so you can make many calls and await them together. A method returns a
     :class:`~zoolet.client.aio.call.Call`, which you can await or pass to ``gather``, ``create_task`` or ``wait_for``.
@@ -199,10 +199,10 @@ class Client(BaseClient[V]):
     # --- start and close ---
 
     async def start(self, *, wait: bool = True) -> None:
-        """Connect; ``async with`` does this.
+        """Connect to a server. ``async with`` calls this method.
 
         Args:
-            wait: Whether to wait for the connection. Without it, the client connects in the background, and each
+            wait: Whether to wait for the connection. If False, the client connects in the background, and each
                 operation waits for the connection, at most for its operation timeout.
 
         Raises:
@@ -272,11 +272,11 @@ class Client(BaseClient[V]):
     # --- states ---
 
     def states(self) -> States:
-        """Iterate the states, starting with the current one. No state is skipped, and CLOSED is the last."""
+        """Iterate over the states, starting with the current one. No state is skipped, and CLOSED is the last."""
         return States(self._owner)
 
     async def wait_for(self, *states: State) -> State:
-        """Wait until the client is in one of these states, and return it.
+        """Wait until the client is in one of these states, and return that state.
 
         Raises:
             ClosedError: The client was closed, so it will not reach any of the states.
@@ -290,7 +290,7 @@ class Client(BaseClient[V]):
         async for state in self.states():
             if state in states:
                 return state
-        raise fresh(self.terminal_error or ClosedError())
+        raise copy_error(self.terminal_error or ClosedError())
 
     def statistics(self) -> ClientStatistics:
         """Return the current activity of the client, for tests and debugging."""
@@ -344,7 +344,7 @@ def _lock_class() -> type[Lock]:
 
 
 def _default_rng() -> Random:
-    """Return the random generator of the running loop, which makes simulations reproducible, or else a new one."""
+    """Return the random generator of a simulated event loop, which makes the run reproducible, or else a new one."""
     try:
         loop: Any = asyncio.get_running_loop()
     except RuntimeError:
@@ -368,40 +368,40 @@ def _checked_tls(tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
 
 
 class States(AsyncIterator[State]):
-    """An iterator over the states of a client that skips none."""
+    """An iterator over all states of a client, including states that lasted only briefly."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._states = deque([owner.core.session.state])
         self._changed = asyncio.Event()
-        self._over = False
+        self._is_finished = False
         owner.core.add_listener(self)
 
     def __aiter__(self) -> Self:
         return self
 
     def on_state(self, state: State) -> None:
-        """Handle a change of the client's state."""
+        """Add a new state of the client to the iteration."""
         self._states.append(state)
         self._changed.set()
 
     def return_state(self, state: State) -> None:
         """Put back *state*, the last state that was returned. The iterator returns it again."""
         self._states.appendleft(state)
-        self._over = False
+        self._is_finished = False
         self._changed.set()
 
     def next_nowait(self) -> State | None:
         """Return the next state without waiting; None if the state has not changed, or after CLOSED."""
-        if self._over or not self._states:
+        if self._is_finished or not self._states:
             return None
         state = self._states.popleft()
-        self._over = state is State.CLOSED
+        self._is_finished = state is State.CLOSED
         return state
 
     async def __anext__(self) -> State:
         while (state := self.next_nowait()) is None:
-            if self._over:
+            if self._is_finished:
                 raise StopAsyncIteration
             self._owner.core.check_loop()
             self._changed.clear()

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..protocol.addresses import host_and_port
 from .aio.dial import dial_streams, open_failure
-from .wire.diagnosis import CLOSED, TLS_ALERT, closed_early, foreign, silent
+from .wire.diagnosis import CLOSED, TLS_ALERT, early_close_reason, foreign_answer_reason, no_answer_reason
 from .wire.hosts import Address, ServerAddress
 
 if TYPE_CHECKING:
     import ssl
 
-MAX_ANSWER: Final = 4 << 20
-"""Maximum number of bytes that are read of an answer."""
-STARTS: Final = (b"zookeeper", b"zk_", b"this zookeeper", b"environment", b" /", b"/")
-"""Starts of the answers of a ZooKeeper server, in lower case."""
-NOT_LISTED: Final = "is not executed because it is not in the whitelist"
+MAX_ANSWER_BYTES: Final = 4 << 20
+"""Maximum size of an answer in bytes. The rest is not read."""
+ANSWER_PREFIXES: Final = (b"zookeeper", b"zk_", b"this zookeeper", b"environment", b" /", b"/")
+"""Prefixes of the answers of ZooKeeper servers, in lower case."""
+NOT_WHITELISTED: Final = "is not executed because it is not in the whitelist"
 
-SRVR: Final = {
+SRVR_NAMES: Final = {
     "packets_received": "Received",
     "packets_sent": "Sent",
     "num_alive_connections": "Connections",
@@ -30,9 +30,9 @@ SRVR: Final = {
     "znode_count": "Node count",
 }
 """Names of the numbers in a srvr answer, by the mntr key for the same number."""
-_NUMBER: Final = re.compile(r"-?\d{1,20}(\.\d{1,20})?")
-_CONNECTION: Final = re.compile(r"/?([^\s(]+)\[\d{1,10}\]\((.*)\)")
-MAX_LINE: Final = 1000
+_NUMBER_PATTERN: Final = re.compile(r"-?\d{1,20}(\.\d{1,20})?")
+_CONNECTION_PATTERN: Final = re.compile(r"/?([^\s(]+)\[\d{1,10}\]\((.*)\)")
+MAX_LINE_LENGTH: Final = 1000
 """Maximum number of characters in a line of cons. Longer lines are ignored."""
 
 
@@ -54,7 +54,7 @@ async def send_command(address: Address, command: str, timeout: float, tls: ssl.
             reader, writer = await dial_streams(ServerAddress(address, address.host), tls)
             try:
                 writer.write(command.encode())
-                while len(answer) < MAX_ANSWER and (more := await reader.read(1 << 16)):
+                while len(answer) < MAX_ANSWER_BYTES and (more := await reader.read(1 << 16)):
                     answer += more
             finally:
                 writer.close()
@@ -65,33 +65,34 @@ async def send_command(address: Address, command: str, timeout: float, tls: ssl.
     except OSError as error:
         raise OSError(f"does not answer: {open_failure(error, timeout, tls is not None)}") from None
     if not answer or answer.startswith(TLS_ALERT):
-        reason = foreign(bytes(answer)) if answer else closed_early(CLOSED, tls is not None)
+        reason = foreign_answer_reason(bytes(answer)) if answer else early_close_reason(CLOSED, tls is not None)
         raise OSError(f"does not answer: {reason}")
     text = answer.decode("utf-8", "replace")
-    if NOT_LISTED in text:
+    if NOT_WHITELISTED in text:
         raise NotExecutedError(f"answers, but {command} is not in 4lw.commands.whitelist")
     return text
 
 
 def unfinished_reason(answer: bytes, seconds: float, tls: bool) -> str:
-    """Return the reason why an answer was incomplete after *seconds*. A server that does not speak the protocol of
-    ZooKeeper may send a greeting and wait for a reply.
+    """Return the reason why an answer was incomplete after *seconds*.
+
+    A server that does not speak the ZooKeeper protocol may send a greeting and wait for a reply.
     """
-    is_foreign = bool(answer) and not answer.lower().startswith(STARTS)
-    return foreign(answer) if is_foreign else silent(seconds, tls)
+    is_foreign = bool(answer) and not answer.lower().startswith(ANSWER_PREFIXES)
+    return foreign_answer_reason(answer) if is_foreign else no_answer_reason(seconds, tls)
 
 
-# --- the answers ---
+# --- parsing answers ---
 
 
-def not_serving(answer: str) -> str:
-    """Return the reason why a server's answer contains no metrics, as the end of a sentence about the server.
+def not_serving_reason(answer: str) -> str:
+    """Return the reason why a server's answer contains no metrics, as a text that follows the server's address.
 
     Source: AbstractFourLetterCommand.ZK_NOT_SERVING.
     """
     if "not currently serving" in answer:
         return "is running but not serving requests"
-    return f"does not answer: {foreign(answer.encode())}"
+    return f"does not answer: {foreign_answer_reason(answer.encode())}"
 
 
 class Sample(NamedTuple):
@@ -112,28 +113,28 @@ class Sample(NamedTuple):
     problem: str = ""
 
 
-async def sample(address: Address, timeout: float, tls: ssl.SSLContext | None = None) -> Sample:
-    """Query one server's metrics and connections; errors are part of the result."""
+async def take_sample(address: Address, timeout: float, tls: ssl.SSLContext | None = None) -> Sample:
+    """Query one server's metrics and connections. Errors are not raised, but described in the result."""
     try:
         try:
             answer = await send_command(address, "mntr", timeout, tls)
-            numbers, state = read_mntr(answer)
+            numbers, state = parse_mntr(answer)
         except NotExecutedError:  # by default ZooKeeper refuses mntr but answers srvr
             answer = await send_command(address, "srvr", timeout, tls)
-            numbers, state = read_srvr(answer)
+            numbers, state = parse_srvr(answer)
     except (OSError, NotExecutedError) as error:
         return Sample(time.monotonic(), {}, str(error))
     if not numbers:
-        return Sample(time.monotonic(), {}, not_serving(answer))
+        return Sample(time.monotonic(), {}, not_serving_reason(answer))
     try:
-        connections = read_cons(await send_command(address, "cons", timeout, tls))
+        connections = parse_cons(await send_command(address, "cons", timeout, tls))
     except (OSError, NotExecutedError) as error:
         return Sample(time.monotonic(), numbers, state, problem=str(error))
     return Sample(time.monotonic(), numbers, state, connections)
 
 
-def read_mntr(text: str) -> tuple[dict[str, float], str]:
-    """Return the numbers in an answer to mntr, without the prefix, and the state of the server."""
+def parse_mntr(text: str) -> tuple[dict[str, float], str]:
+    """Return the metrics in an answer to mntr, by name without the prefix ``zk_``, and the state of the server."""
     numbers: dict[str, float] = {}
     state = ""
     for line in text.splitlines():
@@ -141,7 +142,7 @@ def read_mntr(text: str) -> tuple[dict[str, float], str]:
         name = name.removeprefix("zk_")
         if name == "server_state":
             state = re.sub(r"[^a-z-]", "", value)
-        elif _NUMBER.fullmatch(value.strip()) and re.fullmatch(r"[\w{}=\",.]+", name):
+        elif _NUMBER_PATTERN.fullmatch(value.strip()) and re.fullmatch(r"[\w{}=\",.]+", name):
             numbers[name] = float(value)
     return numbers, state
 
@@ -156,27 +157,27 @@ def srvr_facts(text: str) -> dict[str, str]:
     return facts
 
 
-def read_srvr(text: str) -> tuple[dict[str, float], str]:
+def parse_srvr(text: str) -> tuple[dict[str, float], str]:
     """Return the numbers in an answer to srvr, under their mntr names, and the state of the server."""
     facts = srvr_facts(text)
     latencies = [*facts.get("Latency min/avg/max", "").split("/"), "", "", ""][:3]
-    named = {name: facts.get(fact, "") for name, fact in SRVR.items()}
+    named = {name: facts.get(fact, "") for name, fact in SRVR_NAMES.items()}
     named |= dict(zip(("min_latency", "avg_latency", "max_latency"), latencies, strict=True))
-    numbers = {name: float(value) for name, value in named.items() if _NUMBER.fullmatch(value)}
+    numbers = {name: float(value) for name, value in named.items() if _NUMBER_PATTERN.fullmatch(value)}
     return numbers, facts["Mode"]
 
 
-def read_cons(text: str) -> dict[str, dict[str, str]]:
+def parse_cons(text: str) -> dict[str, dict[str, str]]:
     """Return the facts that an answer to cons reports for each connection, by address."""
     connections = {}
     for line in text.split("\n"):
-        if len(line) <= MAX_LINE and (match := _CONNECTION.fullmatch(line.strip())) is not None:
+        if len(line) <= MAX_LINE_LENGTH and (match := _CONNECTION_PATTERN.fullmatch(line.strip())) is not None:
             pairs = (pair.partition("=") for pair in match[2].split(","))
-            connections[_short(match[1])] = {name: value for name, _, value in pairs}
+            connections[_short_address(match[1])] = {name: value for name, _, value in pairs}
     return connections
 
 
-def _short(address: str) -> str:
+def _short_address(address: str) -> str:
     """Return an address with the short form of IPv6: ``[::1]:2181``. Java prints all eight groups."""
     if address.count(":") == 1:
         return address
@@ -189,8 +190,11 @@ def _short(address: str) -> str:
         return address
 
 
-def rates(now: Sample, before: Sample | None) -> dict[str, float]:
-    """Return the packets received and sent per second between two samples; empty without an earlier sample."""
+def packet_rates(now: Sample, before: Sample | None) -> dict[str, float]:
+    """Return the packets received and sent per second between two samples.
+
+    Without an earlier sample, the result is empty. A number that is missing or has decreased is left out.
+    """
     if before is None or not before.numbers or now.at <= before.at:
         return {}
     between = now.at - before.at
@@ -205,7 +209,7 @@ class Traffic(NamedTuple):
     """The requests of one connection.
 
     Args:
-        recent: Number of requests since the previous sample; 0 if the connection was not in it.
+        recent: Number of requests since the previous sample; 0 if that sample does not contain the connection.
         requests: Number of requests that the server has counted for the connection.
         address: The address of the client.
         facts: The facts that cons reports.
@@ -217,7 +221,7 @@ class Traffic(NamedTuple):
     facts: dict[str, str]
 
 
-def traffic(now: Sample, before: Sample | None) -> list[Traffic]:
+def measure_traffic(now: Sample, before: Sample | None) -> list[Traffic]:
     """Return the requests of each connection between two samples, the busiest first."""
     found = []
     for address, facts in now.connections.items():

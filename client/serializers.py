@@ -1,4 +1,4 @@
-"""Serializers convert between values and a node's bytes: plain bytes, or typed values as JSON or msgpack."""
+"""Serializers, which convert between values and a node's bytes: plain bytes, or typed values as JSON or msgpack."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def __dir__() -> list[str]:
 
 
 class UndecodableError(ValueError):
-    """A node holds bytes that the client's serializer cannot read; another program may have written them.
+    """The error for node data that the client's serializer cannot decode. A different program may have written it.
 
     Args:
         path: Path of the node.
@@ -64,7 +64,7 @@ class Serializer(Generic[C]):
         return f"<Serializer {self.name}>"
 
     def read(self, path: str | None, data: bytes | None) -> C:
-        """Decode a node's data. A node without data (None) is decoded like an empty one.
+        """Decode a node's data. If the node has no data (None), decode empty bytes.
 
         Raises:
             UndecodableError: The serializer cannot decode the bytes.

@@ -1,4 +1,4 @@
-"""The console of a server in this event loop: samples, history and pages."""
+"""The console of a server that runs in this event loop, with its samples, history and pages."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from ..server.admin.history import TransactionHistory
 from ..server.admin.http import Route, Token
 from ..server.admin.samples import Samples
 from ..server.net.daemon import Daemon
-from .engine_source import EngineSource, PastOf
+from .engine_source import EngineSource, ReadLogFiles
 from .pages import ConsolePages
 from .source import Answer
 
-SAMPLE_EVERY_S: Final = 1.0
+SAMPLE_SECONDS: Final = 1.0
 """Seconds between two samples."""
-TIDY_EVERY_S: Final = 0.1
+MEMORY_CHECK_SECONDS: Final = 0.1
 """Seconds between two calls of :meth:`TransactionHistory.limit_memory`."""
 
 
 class EngineConsole:
-    """Samples a server each second and keeps its last transactions, until :meth:`stop`.
+    """The console of a server, which samples the server each second and keeps its last transactions until :meth:`stop`.
 
     Args:
         daemon: The server.
-        history: Number of transactions to keep; 0 for none.
+        history: Number of transactions to keep; 0 disables the history.
         name: Name of the server, such as its address.
         kind: ``daemon`` or ``test``.
         past: Function that returns transactions from the log files; None without log files.
@@ -39,7 +39,7 @@ class EngineConsole:
         history: int,
         name: str,
         kind: str = "daemon",
-        past: PastOf | None = None,
+        past: ReadLogFiles | None = None,
         cluster: Callable[[], Answer] | None = None,
     ) -> None:
         connections = daemon.connections
@@ -57,23 +57,23 @@ class EngineConsole:
             past,
             cluster,
         )
-        self._timer = self._loop.call_later(SAMPLE_EVERY_S, self._sample)
-        self._tidy_timer = self._loop.call_later(TIDY_EVERY_S, self._tidy)
+        self._timer = self._loop.call_later(SAMPLE_SECONDS, self._sample)
+        self._memory_timer = self._loop.call_later(MEMORY_CHECK_SECONDS, self._limit_memory)
 
     def routes(self, token: Token) -> Iterator[Route]:
         """Return the routes of the pages. Changes require *token*."""
         return ConsolePages(self.source, token).routes()
 
     def _sample(self) -> None:
-        self._timer = self._loop.call_later(SAMPLE_EVERY_S, self._sample)
+        self._timer = self._loop.call_later(SAMPLE_SECONDS, self._sample)
         self._samples.add()
 
-    def _tidy(self) -> None:
-        self._tidy_timer = self._loop.call_later(TIDY_EVERY_S, self._tidy)
+    def _limit_memory(self) -> None:
+        self._memory_timer = self._loop.call_later(MEMORY_CHECK_SECONDS, self._limit_memory)
         if self._history is not None:
             self._history.limit_memory()
 
     def stop(self) -> None:
-        """Stop sampling."""
+        """Stop the timers for samples and for the memory of the history."""
         self._timer.cancel()
-        self._tidy_timer.cancel()
+        self._memory_timer.cancel()

@@ -1,4 +1,4 @@
-"""Finding the locks of a server in this process without a client, in time slices."""
+"""The search for locks of a server in this process, directly in its tree and in time slices."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from ..protocol.recipe_names import may_be_of_recipe
+from ..protocol.recipe_names import may_be_recipe_name
 from ..protocol.records import Stat
 from ..server.core.engine import Engine
 from ..server.core.node import Children, Node
 from .source import MAX_NAME, Pace
 
 MAX_LOCK_CHILDREN: Final = 5_000
-"""Maximum number of children of a lock. Larger nodes are left out, because contenders are sorted in one slice."""
-MAX_NAMES: Final = 200_000
-"""Maximum number of children of all locks together. A contender takes about 0.5 kB while locks are listed."""
+"""Maximum number of children of a lock. Larger nodes are omitted, because contenders are sorted in one time slice."""
+MAX_TOTAL_CHILDREN: Final = 200_000
+"""Maximum number of children of all locks together. Each contender takes about 0.5 kB until the locks are listed."""
 MAX_LOCKS: Final = 10_000
 """Maximum number of nodes that are checked for locks."""
-MAX_MIXED: Final = 1_000
-"""Maximum number of children that are all checked, because a recipe may own only some children of a node."""
-CHUNK: Final = 2_000
+MAX_CHECKED_CHILDREN: Final = 1_000
+"""Maximum number of children that are all checked, because only some may belong to a recipe."""
+NAMES_PER_CHUNK: Final = 2_000
 """Number of children between two checks of the clock."""
 
 
-def _may_be_shared(children: Children) -> bool:
+def _may_be_recipe(children: Children) -> bool:
     """Return whether a node with these children may be a lock or a similar recipe.
 
-    The first children decide, or all children if they are few.
+    All children are checked if they are few. Otherwise only the first three are checked.
     """
-    if len(children) <= MAX_MIXED and any(child.owner for child in children.nodes()):
+    if len(children) <= MAX_CHECKED_CHILDREN and any(child.owner for child in children.nodes()):
         return True
-    return any(map(may_be_of_recipe, islice(children, 3)))
+    return any(map(may_be_recipe_name, islice(children, 3)))
 
 
-def _inner(children: Children) -> Iterator[tuple[str, Node] | None]:
-    """Yield the names and nodes of the children that have children, and None before each chunk."""
+def _iterate_parents(children: Children) -> Iterator[tuple[str, Node] | None]:
+    """Yield the names and nodes of all children that have children. None is yielded before each chunk of names."""
     names = list(children)  # a list of names, because the garbage collector would traverse tuples
-    for start in range(0, len(names), CHUNK):
+    for start in range(0, len(names), NAMES_PER_CHUNK):
         yield None
-        for name in names[start : start + CHUNK]:
+        for name in names[start : start + NAMES_PER_CHUNK]:
             child = children.get(name)
             if isinstance(child, Node) and child.children:
                 yield name, child
 
 
-def _short(children: Children | None) -> list[str]:
-    """Return the names of children without long names, which no recipe uses."""
+def _short_names(children: Children | None) -> list[str]:
+    """Return the names of children, except long names, which no recipe uses."""
     return [name for name in children or () if len(name) <= MAX_NAME]
 
 
-class LocalReader:
-    """Reads nodes for :func:`~zoolet.client.recipes._shared.shared_lines` directly from the engine.
+class LocalLockReader:
+    """A reader of nodes for :func:`~zoolet.client.recipes._shared.read_shared_recipes`, directly from the engine.
 
     Args:
         engine: The engine.
@@ -59,14 +59,14 @@ class LocalReader:
         may_read: Function that returns whether the data of a node may be read.
 
     Attributes:
-        left_out: Number of nodes that were left out because of a limit.
+        left_out: Number of nodes that were omitted because of a limit.
     """
 
     def __init__(self, engine: Engine, pace: Pace, may_read: Callable[[Node], bool]) -> None:
         self._engine = engine
         self._pace = pace
         self._may_read = may_read
-        self._room = MAX_NAMES
+        self._children_left = MAX_TOTAL_CHILDREN
         self.left_out = 0
 
     async def rest(self) -> None:
@@ -74,12 +74,12 @@ class LocalReader:
         await self._pace.rest()
 
     async def lists(self, parents: list[str]) -> dict[str, list[str]]:
-        """Return the names of the children of nodes. Deleted nodes are left out."""
+        """Return the names of the children of nodes, by path. Deleted nodes are omitted."""
         found = {}
         for path in parents:
             await self._pace.rest()
             if (node := self._engine.tree.get(path)) is not None:
-                found[path] = _short(node.children)
+                found[path] = _short_names(node.children)
         return found
 
     async def listing(self) -> dict[str, list[str]]:
@@ -100,20 +100,20 @@ class LocalReader:
                 if len(path) > MAX_NAME:  # the path of each node below would contain this path
                     self.left_out += 1
                     continue
-                if _may_be_shared(below):
-                    if len(below) > min(MAX_LOCK_CHILDREN, self._room) or len(listing) == MAX_LOCKS:
+                if _may_be_recipe(below):
+                    if len(below) > min(MAX_LOCK_CHILDREN, self._children_left) or len(listing) == MAX_LOCKS:
                         self.left_out += 1
                     else:
-                        self._room -= len(below)
-                        listing[path or "/"] = _short(below)
-                pending.append((f"{path}/", _inner(below)))
+                        self._children_left -= len(below)
+                        listing[path or "/"] = _short_names(below)
+                pending.append((f"{path}/", _iterate_parents(below)))
                 break
             else:
                 pending.pop()
         return listing
 
     async def nodes(self, nodes: list[str]) -> list[tuple[str, bytes, Stat]]:
-        """Return path, data and Stat of nodes. Deleted nodes are left out, and unreadable data is empty."""
+        """Return the path, data and Stat of nodes. Deleted nodes are omitted, and unreadable data is empty."""
         read = []
         for path in nodes:
             await self._pace.rest()

@@ -1,4 +1,4 @@
-"""The sessions of a server in this process, and which of its clients are busy."""
+"""The sessions of a server in this process, and its busiest clients."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..protocol.acl import name_without_hash
 from ..protocol.deadlocks import client_name
 from ..protocol.hexadecimal import hexadecimal
 from ..protocol.operations import OPERATIONS
-from ..protocol.recipe_names import may_be_of_recipe
-from ..server.admin.facts import path_shown
+from ..protocol.recipe_names import may_be_recipe_name
+from ..server.admin.facts import watched_path_text
 from ..server.admin.history import TransactionHistory
 from ..server.core.client_connection import ClientConnection, Session
 from ..server.core.engine import Engine
@@ -23,10 +23,10 @@ from .source import MAX_CONTENDER_BYTES, MAX_LISTED, MAX_NAME, Answer, Pace, sor
 
 BUSY_SECONDS: Final = 10.0
 """Minimum number of seconds over which requests are counted for the busiest clients."""
-PERSONAL: Final = ("x509", "sasl", "digest")
+NAMING_SCHEMES: Final = ("x509", "sasl", "digest")
 """Schemes of identities that name a client, the most reliable first."""
-MAX_NAMING: Final = 3
-"""Number of ephemeral nodes that are searched for the name of their client."""
+MAX_NAMING_NODES: Final = 3
+"""Maximum number of a session's ephemeral nodes that are searched for the name of the client."""
 
 
 def client_address(session: Session) -> str:
@@ -49,17 +49,17 @@ class LocalSessions:
         self._busiest: list[Answer] = []
 
     def orders(self) -> list[str]:
-        """Return the names of the orders of sessions, the default first."""
+        """Return the names of the sort orders of sessions, the default first."""
         return ["oldest", "silent", "ephemerals", "watches", "requests", *(["writes"] if self._history else [])]
 
     def _key(self, order: str) -> Callable[[Session], tuple[float, int]]:
-        """Return the key of an order. The id makes keys unique."""
+        """Return the sort key function of an order. Keys contain the session id, so all keys are different."""
         ephemerals, writes = self._engine.tree.ephemerals, self._writes()
         numbers: dict[str, Callable[[Session, ClientConnection], float]] = {
             "oldest": lambda session, client: client.since or math.inf,
             "silent": lambda session, client: session.heard,
             "ephemerals": lambda session, client: -len(ephemerals.get(session.id, ())),
-            "watches": lambda session, client: -_watches(client),
+            "watches": lambda session, client: -_count_watches(client),
             "requests": lambda session, client: -client.received,
             "writes": lambda session, client: -writes.get(session.id, 0),
         }
@@ -72,7 +72,7 @@ class LocalSessions:
     async def listed(
         self, text: str, order: str, offset: int, limit: int, pace: Pace, may_read: Callable[[Node], bool]
     ) -> Answer:
-        """Return the sessions whose id, address or name contains a text.
+        """Return the number of sessions whose id, address or name contains a text, and some of them in an order.
 
         Args:
             text: The text; empty for all sessions.
@@ -91,7 +91,7 @@ class LocalSessions:
                 or text in self._name(each, may_read)
             ):
                 found.append(each)
-                keys[each.id] = key(each)  # now, because the numbers may change during a pause
+                keys[each.id] = key(each)  # computed now, because the numbers may change during a pause
             if text or not number % 128:
                 await pace.rest()
         found = await sorted_in_slices(found, pace, lambda each: keys[each.id])
@@ -108,22 +108,22 @@ class LocalSessions:
             "heard": (engine.monotonic_ms - session.heard) / 1000,
             "expires": max(0, session.deadline - engine.monotonic_ms) / 1000,
             "ephemerals": len(engine.tree.ephemerals.get(session.id, ())),
-            "watches": _watches(client) if client is not None else 0,
+            "watches": _count_watches(client) if client is not None else 0,
             "requests": client.received if client is not None else 0,
             "writes": self._writes().get(session.id, 0) if self._history is not None else None,
             "last": _last_operation(client) if client is not None else "",
         }
 
     def _name(self, session: Session, may_read: Callable[[Node], bool]) -> str:
-        """Return the name of a session's client, from an identity or from the data of a lock; empty for none."""
+        """Return the name of a session's client, from an identity or from the data of a lock, or an empty text."""
         identities = session.client.ids if session.client is not None else {}
-        for scheme in PERSONAL:
+        for scheme in NAMING_SCHEMES:
             for identity in identities:
                 if identity.scheme == scheme:
                     return truncated_text(name_without_hash(identity))
-        for path in islice(self._engine.tree.ephemerals.get(session.id, ()), MAX_NAMING):
+        for path in islice(self._engine.tree.ephemerals.get(session.id, ()), MAX_NAMING_NODES):
             name = path[path.rfind("/") + 1 :]
-            is_named = len(name) <= MAX_NAME and may_be_of_recipe(name)
+            is_named = len(name) <= MAX_NAME and may_be_recipe_name(name)
             node = self._engine.tree.get(path) if is_named else None
             if node is not None and may_read(node) and 0 < len(node.data or b"") <= MAX_CONTENDER_BYTES:
                 return client_name(node.data or b"")
@@ -136,7 +136,7 @@ class LocalSessions:
         if session is None:
             return {"id": hexadecimal(session_id), "alive": False}
         client = session.client
-        watched: dict[tuple[str, str], None] = {}  # a persistent watch is in both stores
+        watched: dict[tuple[str, str], None] = {}  # an ordered set, because a persistent watch is in both stores
         if client is not None:
             for store in (DATA, CHILD):
                 for path, modes in islice(client.modes[store].items(), MAX_LISTED):
@@ -151,11 +151,13 @@ class LocalSessions:
             "owned": iter(
                 [truncated_text(path) for path in islice(engine.tree.ephemerals.get(session_id, ()), MAX_LISTED)]
             ),
-            "watched": iter([{"path": truncated_text(path_shown(path)), "kind": kind} for path, kind in watched]),
+            "watched": iter(
+                [{"path": truncated_text(watched_path_text(path)), "kind": kind} for path, kind in watched]
+            ),
         }
 
     def busiest(self) -> list[Answer]:
-        """Return the clients with the most requests per second in at least the last ten seconds."""
+        """Return the ten clients with the most requests per second. The answer is reused for up to ten seconds."""
         counted_at, before = self._counted
         seconds = perf_counter() - counted_at
         if seconds < BUSY_SECONDS and self._busiest and before:
@@ -188,5 +190,5 @@ def _last_operation(client: ClientConnection) -> str:
     return row.name if row is not None else ""
 
 
-def _watches(client: ClientConnection) -> int:
+def _count_watches(client: ClientConnection) -> int:
     return sum(map(len, client.modes))

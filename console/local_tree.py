@@ -1,4 +1,4 @@
-"""Subtrees of a server in this process: they are walked, counted, exported and deleted in time slices."""
+"""Walking, counting, exporting and deleting subtrees of a server in this process, in time slices."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..server.core.engine import Engine
 from ..server.core.node import Children, Node, is_session
 from .source import MAX_NAME, MAX_SUBTREE, Pace, RequestRefusedError
 
-CHECKED_EVERY: Final = 128
+NODES_PER_CHECK: Final = 128
 """Number of nodes between two checks of the clock."""
 
 
 def walk(engine: Engine, top: str) -> Iterator[tuple[str, Node]]:
-    """Yield paths and nodes while the tree may change. The children of a node are fixed when it is reached."""
+    """Yield the paths and nodes of a subtree, which may change during the walk. New nodes may be missing."""
     node = engine.tree.find(top)
     yield top, node
-    # The list contains only names, because the garbage collector would traverse tuples of many children for 80 ms.
+    # The list contains only names, because traversing tuples of many children would take the garbage collector 80 ms.
     below: Children = node.children if node.children is not None else Children()
-    prefix = top.rstrip("/") + "/"  # one for all levels, because a client may create thousands of them
+    prefix = top.rstrip("/") + "/"  # one text for all levels, because a client may create thousands of levels
     pending = [(0, below, iter(list(below)))]
     while pending:
         size, children, names = pending[-1]
@@ -43,15 +43,16 @@ def walk(engine: Engine, top: str) -> Iterator[tuple[str, Node]]:
 
 
 async def count(engine: Engine, top: str, pace: Pace) -> tuple[int, int, int]:
-    """Return the nodes, bytes and ephemeral nodes of a subtree. Counting stops after
-    :data:`MAX_SUBTREE` + 1 nodes.
+    """Return the numbers of nodes, bytes and ephemeral nodes of a subtree.
+
+    Counting stops after :data:`MAX_SUBTREE` + 1 nodes.
     """
     nodes = size = ephemerals = 0
     for path, node in walk(engine, top):
         nodes += 1
         size += len(node.data or b"")
         ephemerals += is_session(node.owner)
-        if not nodes % CHECKED_EVERY or len(path) > MAX_NAME:
+        if not nodes % NODES_PER_CHECK or len(path) > MAX_NAME:
             await pace.rest()
         if nodes > MAX_SUBTREE:
             break
@@ -59,7 +60,7 @@ async def count(engine: Engine, top: str, pace: Pace) -> tuple[int, int, int]:
 
 
 async def export(engine: Engine, top: str, pace: Pace) -> AsyncIterator[tuple[str, JsonNode]]:
-    """Yield the nodes of a subtree without ephemeral ones. ``children_created`` counts all children ever created."""
+    """Yield the nodes of a subtree, except ephemeral nodes. ``children_created`` counts all children ever created."""
     for path, node in walk(engine, top):
         await pace.rest()
         if not is_session(node.owner):
@@ -100,7 +101,7 @@ class Deletion:
             path = pending[-1]
             node = self._engine.tree.get(path)
             if node is not None and node.children:
-                pending += [f"{path}/{name}" for name in islice(node.children, CHECKED_EVERY)]
+                pending += [f"{path}/{name}" for name in islice(node.children, NODES_PER_CHECK)]
                 continue
             pending.pop()
             if node is None:

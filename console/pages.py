@@ -1,4 +1,4 @@
-"""The console over HTTP: its page, and the requests of the page.
+"""The routes of the console: its page, and the requests that the page sends.
 
 ======================================  ===============================================================================
 ``/``, ``/console/FILE``                the page, which loads nothing from other hosts
@@ -17,8 +17,8 @@
 ======================================  ===============================================================================
 
 An answer is a JSON object of at most 8 MB. Its ``cut`` names the lists that were truncated to this size. Errors are
-``{"error": "..."}``. Changes require the token. Outside the loopback interface, all requests except the page require
-it.
+``{"error": "..."}``. Changes require the token. Outside the loopback interface, everything except the page itself
+requires the token.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from ..protocol.acl import OPEN_ACL_UNSAFE
 from ..protocol.errors import NoNodeError, ZooKeeperError
 from ..protocol.hexadecimal import to_signed_64
 from ..protocol.node_json import NodeJsonError, node_json, parse_acl
-from ..server.admin.http import GET, POST, READS, SECURITY, HttpError, HttpRequest, Response, Route, Token
+from ..server.admin.http import GET, POST, READS, SECURITY_HEADERS, HttpError, HttpRequest, Response, Route, Token
 from .source import (
+    CHILD_ORDERS,
     MAX_ANSWER,
     MAX_ROWS,
     MAX_SUBTREE,
-    SORTS,
     Answer,
     ConsoleSource,
     Pace,
@@ -51,7 +51,7 @@ from .source import (
 )
 from .wanted import KINDS, HistoryFilter
 
-FILES: Final = {
+STATIC_FILES: Final = {
     "index.html": "text/html; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
     "lib.js": "text/javascript; charset=utf-8",
@@ -69,27 +69,27 @@ FILES: Final = {
     "vendor/uPlot.css": "text/css; charset=utf-8",
 }
 """The files of the page, and their types."""
-EVERY: Final = 1.0
+EVENT_SECONDS: Final = 1.0
 """Seconds between two events."""
 MAX_STREAMS: Final = 16
 """Maximum number of open event streams and searches."""
 TRUSTED_STREAMS: Final = 8
 """Number of additional streams for users with the token."""
-STREAMED: Final = (*SECURITY, ("X-Accel-Buffering", "no"))
-"""The headers of a stream. nginx would collect its pieces otherwise."""
+STREAM_HEADERS: Final = (*SECURITY_HEADERS, ("X-Accel-Buffering", "no"))
+"""The headers of a stream. Without ``X-Accel-Buffering``, nginx would buffer the stream."""
 MAX_GLOB: Final = 200
 """Maximum number of characters of a glob."""
-MAX_TIME: Final = 1 << 48
+MAX_TIME_MS: Final = 1 << 48
 """Maximum time in milliseconds since the epoch; the year 10889."""
-MAX_CHANGE: Final = 4 << 20
+MAX_CHANGE_BYTES: Final = 4 << 20
 """Maximum number of bytes of a change, including the data of a node in base64."""
 
 API: Final = "/console/api/"
 
 Query = Mapping[str, str]
 """The parameters of a request."""
-Read = Callable[[ConsoleSource, Query, HttpRequest], Awaitable[Answer | bytes]]
-"""Function that returns the answer of a server to a request, or the encoded answer."""
+ReadFunction = Callable[[ConsoleSource, Query, HttpRequest], Awaitable[Answer | bytes]]
+"""Function that returns the answer to a request for JSON, as an object or already encoded."""
 
 
 class ConsolePages:
@@ -105,29 +105,29 @@ class ConsolePages:
         self._token = token
         self._streams = 0
         self._files: dict[str, bytes] = {}
-        self._turn = asyncio.Lock()  # the time slices of all answers follow each other
+        self._turn = asyncio.Lock()  # held during each pause, so the slices of concurrent answers do not add up
 
     def routes(self) -> Iterator[Route]:
-        """Yield the routes. The router must check Origin and Host of the requests."""
+        """Yield the routes. They are safe only in a router that checks the headers Origin and Host."""
         yield Route(READS, "/", partial(self._file, "index.html"))
-        for name in FILES:
+        for name in STATIC_FILES:
             yield Route(READS, f"/console/{name}", partial(self._file, name))
-        yield Route(READS, "/console/*", _no_file)
+        yield Route(READS, "/console/*", _file_not_found)
         yield Route(GET, f"{API}about", partial(self._read, self._about), self._token.shown)
-        for name, read in READERS.items():
+        for name, read in READ_ROUTES.items():
             yield Route(GET, f"{API}{name}", partial(self._read, read), self._token.reads)
         yield Route(GET, f"{API}events", self._events, self._token.reads)
         yield Route(GET, f"{API}search", self._search, self._token.reads)
         yield Route(GET, f"{API}export", partial(self._read, self._export), self._token.required)
-        yield Route(GET, f"{API}*", _no_question, self._token.reads)
-        yield Route(POST, f"{API}change/*", partial(self._read, _change), self._token.required, MAX_CHANGE)
+        yield Route(GET, f"{API}*", _unknown_request, self._token.reads)
+        yield Route(POST, f"{API}change/*", partial(self._read, _change), self._token.required, MAX_CHANGE_BYTES)
 
     async def _file(self, name: str, request: HttpRequest) -> Response:
         if name not in self._files:
             self._files[name] = (resources.files("zoolet.console") / "static" / name).read_bytes()
-        return Response(self._files[name], FILES[name], headers=SECURITY)
+        return Response(self._files[name], STATIC_FILES[name], headers=SECURITY_HEADERS)
 
-    async def _read(self, read: Read, request: HttpRequest) -> Response:
+    async def _read(self, read: ReadFunction, request: HttpRequest) -> Response:
         query = _query(request)
         try:
             answer = await read(self._source, query, request)
@@ -148,7 +148,7 @@ class ConsolePages:
         values: dict[str, str] = {}
         created: dict[str, int] = {}
         pace, size = Pace(self._turn), 0
-        async for path, node in source.export(_path(query)):
+        async for path, node in source.export(_parse_path(query)):
             is_default = path == "/" and not node.data and node.acl in (None, OPEN_ACL_UNSAFE)
             if is_default or paths.is_internal(path):
                 continue
@@ -164,43 +164,43 @@ class ConsolePages:
         text = bytearray()
         for path, value in values.items():
             await pace.rest()
-            if created[path] > 0:  # the data is not encoded again
+            if created[path] > 0:  # appended to the text, because encoding the data again is slow
                 settings = value[:-1] if value.startswith("{") else f'{{"$data": {value}'
                 value = f'{settings}, "$children_created": {created[path]}}}'
             text += b"%s%s: %s" % (b",\n" if text else b"{", json.dumps(path).encode(), value.encode())
         return bytes(text or b"{") + b"}\n"
 
     async def _events(self, request: HttpRequest) -> Response:
-        return self._stream(_overviews(self._source), "text/event-stream", trusted=request.trusted)
+        return self._stream(_stream_overviews(self._source), "text/event-stream", trusted=request.trusted)
 
     async def _search(self, request: HttpRequest) -> Response:
         query, trusted = _query(request), request.trusted
         if len(query.get("name", "")) > MAX_GLOB:
             raise HttpError(400, f"name must have at most {MAX_GLOB} characters")
-        found = _found(self._source, query, trusted)
+        found = _stream_found(self._source, query, trusted)
         return self._stream(found, "application/x-ndjson", trusted=trusted)
 
     def _stream(self, items: AsyncIterator[bytes], content_type: str, *, trusted: bool) -> Response:
         if self._streams >= MAX_STREAMS + (TRUSTED_STREAMS if trusted else 0):
             raise HttpError(503, f"{MAX_STREAMS} searches and streams are already open", ("Retry-After", "5"))
         self._streams += 1
-        return Response(content_type=content_type, headers=STREAMED, stream=_Stream(items, self._stream_ended))
+        return Response(content_type=content_type, headers=STREAM_HEADERS, stream=_Stream(items, self._stream_ended))
 
     def _stream_ended(self) -> None:
         self._streams -= 1
 
 
-async def _no_file(request: HttpRequest) -> Response:
+async def _file_not_found(request: HttpRequest) -> Response:
     name = request.path.removeprefix("/console/")
     raise HttpError(404, f"no page at /console/{name[:80]}")
 
 
-async def _no_question(request: HttpRequest) -> Response:
+async def _unknown_request(request: HttpRequest) -> Response:
     name = request.path.removeprefix(API)
     raise HttpError(404, f"unknown console request: {name[:80]}")
 
 
-# --- reading ---
+# --- requests that read ---
 
 
 async def _samples(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
@@ -210,18 +210,18 @@ async def _samples(source: ConsoleSource, query: Query, request: HttpRequest) ->
 
 async def _children(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
     sort = query.get("sort", "name")
-    if sort not in SORTS:
-        raise HttpError(400, f"sort must be one of {', '.join(SORTS)}, not {sort[:20]!r}")
-    offset, limit = _number(query, "offset"), _number(query, "limit", 200)
-    return await source.children(_path(query), offset, limit, sort, query.get("name", ""))
+    if sort not in CHILD_ORDERS:
+        raise HttpError(400, f"sort must be one of {', '.join(CHILD_ORDERS)}, not {sort[:20]!r}")
+    offset, limit = _parse_number(query, "offset"), _parse_number(query, "limit", 200)
+    return await source.children(_parse_path(query), offset, limit, sort, query.get("name", ""))
 
 
 async def _node(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
-    return await source.node(_path(query), trusted=request.trusted, whole=query.get("whole") == "1")
+    return await source.node(_parse_path(query), trusted=request.trusted, whole=query.get("whole") == "1")
 
 
 async def _sessions(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
-    offset, limit = _number(query, "offset"), _number(query, "limit", 200)
+    offset, limit = _parse_number(query, "offset"), _parse_number(query, "limit", 200)
     orders = (await source.about())["orders"]
     if (order := query.get("order", orders[0])) not in orders:
         raise HttpError(400, f"order must be one of {', '.join(orders)}, not {order[:20]!r}")
@@ -229,7 +229,7 @@ async def _sessions(source: ConsoleSource, query: Query, request: HttpRequest) -
 
 
 async def _locks(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
-    session = _session(query["session"]) if query.get("session") else None
+    session = _parse_hexadecimal(query["session"]) if query.get("session") else None
     answer = await source.locks(session, trusted=request.trusted)
     if query.get("brief") == "1":
         await answer.pop("shared").release()
@@ -238,39 +238,39 @@ async def _locks(source: ConsoleSource, query: Query, request: HttpRequest) -> A
 
 
 async def _history(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
-    path, kind = _path(query) if query.get("path") else "", query.get("kind", "")
+    path, kind = _parse_path(query) if query.get("path") else "", query.get("kind", "")
     if kind and kind not in KINDS:
         raise HttpError(400, f"kind must be one of {', '.join(KINDS)}, not {kind[:20]!r}")
-    session = _session(query["session"]) if query.get("session") else None
-    since, until = (_number(query, name, most=MAX_TIME) for name in ("since", "until"))
+    session = _parse_hexadecimal(query["session"]) if query.get("session") else None
+    since, until = (_parse_number(query, name, most=MAX_TIME_MS) for name in ("since", "until"))
     wanted = HistoryFilter(path, query.get("below") == "1", session, kind, since, until)
-    before = _session(query["before"]) if query.get("before") else 0
+    before = _parse_hexadecimal(query["before"]) if query.get("before") else 0
     files, fold = (query.get(name) == "1" for name in ("files", "fold"))
-    return await source.history(wanted, before, _number(query, "limit", 200), files=files, fold=fold)
+    return await source.history(wanted, before, _parse_number(query, "limit", 200), files=files, fold=fold)
 
 
-READERS: Final[dict[str, Read]] = {
+READ_ROUTES: Final[dict[str, ReadFunction]] = {
     "overview": lambda source, query, request: source.overview(),
     "samples": _samples,
     "children": _children,
     "node": _node,
-    "subtree": lambda source, query, request: source.subtree(_path(query), trusted=request.trusted),
+    "subtree": lambda source, query, request: source.subtree(_parse_path(query), trusted=request.trusted),
     "sessions": _sessions,
-    "session": lambda source, query, request: source.session(_session(query.get("id", ""))),
+    "session": lambda source, query, request: source.session(_parse_hexadecimal(query.get("id", ""))),
     "locks": _locks,
     "history": _history,
 }
 """Functions that return JSON answers, by the last part of their path."""
 
 
-async def _overviews(source: ConsoleSource) -> AsyncIterator[bytes]:
+async def _stream_overviews(source: ConsoleSource) -> AsyncIterator[bytes]:
     while True:
         yield b"data: %s\n\n" % json.dumps(await source.overview()).encode()
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(EVENT_SECONDS)
 
 
-async def _found(source: ConsoleSource, query: Query, trusted: bool) -> AsyncIterator[bytes]:
-    below = _path(query) if query.get("path") else "/"
+async def _stream_found(source: ConsoleSource, query: Query, trusted: bool) -> AsyncIterator[bytes]:
+    below = _parse_path(query) if query.get("path") else "/"
     try:
         async for found in source.search(query.get("name", ""), query.get("text", "").encode(), below, trusted=trusted):
             yield json.dumps(found).encode() + b"\n"
@@ -278,7 +278,7 @@ async def _found(source: ConsoleSource, query: Query, trusted: bool) -> AsyncIte
         yield json.dumps({"error": str(error), "done": True}).encode() + b"\n"
 
 
-# --- changing ---
+# --- requests that change ---
 
 
 async def _change(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
@@ -295,7 +295,7 @@ async def _change(source: ConsoleSource, query: Query, request: HttpRequest) -> 
 
 
 class _Stream:
-    """The body of a streamed response."""
+    """The body of a streamed response. It calls *ended* when it is closed."""
 
     def __init__(self, items: AsyncIterator[bytes], ended: Callable[[], None]) -> None:
         self._items = items
@@ -320,9 +320,9 @@ def _arguments(action: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise ValueError("the request body must be a JSON object")
     if action in ("expire", "drop"):
-        return {"session": _session(given["session"])}
+        return {"session": _parse_hexadecimal(given["session"])}
     arguments: dict[str, Any] = {"path": given["path"], "version": given.get("version", -1)}
-    arguments["czxid"] = _session(given["czxid"]) if given.get("czxid") is not None else None
+    arguments["czxid"] = _parse_hexadecimal(given["czxid"]) if given.get("czxid") is not None else None
     if type(arguments["version"]) is not int or not -1 <= arguments["version"] < 1 << 31:
         raise ValueError("version must be an integer from -1 to 2147483647")
     if not isinstance(given["path"], str):
@@ -330,7 +330,7 @@ def _arguments(action: str, given: Any) -> dict[str, Any]:
     if (reason := paths.path_error(given["path"])) is not None:
         raise ValueError(f"path: {reason}")
     if action == "delete_all":
-        arguments["nodes"] = _nodes(given["path"], given["nodes"])
+        arguments["nodes"] = _check_node_count(given["path"], given["nodes"])
     if action in ("create", "set"):
         try:
             arguments["data"] = base64.b64decode(given.get("base64", ""), validate=True)
@@ -348,8 +348,8 @@ def _arguments(action: str, given: Any) -> dict[str, Any]:
     return arguments
 
 
-def _nodes(path: str, nodes: object) -> int:
-    """Return the number of nodes that may be deleted with a node.
+def _check_node_count(path: str, nodes: object) -> int:
+    """Check and return the maximum number of nodes that the deletion of a subtree may delete.
 
     Raises:
         ValueError: The number is invalid, or the node is the root.
@@ -365,21 +365,21 @@ def _query(request: HttpRequest) -> Query:
     return dict(reversed(request.parameters()))
 
 
-def _path(query: Query) -> str:
+def _parse_path(query: Query) -> str:
     path = query.get("path", "/")
     if (reason := paths.path_error(path)) is not None:
         raise HttpError(400, f"invalid path {path[:80]!r}: {reason}")
     return path
 
 
-def _number(query: Query, name: str, default: int = 0, most: int = 999_999_999) -> int:
+def _parse_number(query: Query, name: str, default: int = 0, most: int = 999_999_999) -> int:
     text = query.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < 16 and int(text) <= most):
         raise HttpError(400, f"{name} must be a whole number from 0 to {most}, not {text[:20]!r}")
     return min(int(text), MAX_ROWS) if name == "limit" else int(text)
 
 
-def _session(text: str) -> int:
+def _parse_hexadecimal(text: str) -> int:
     try:
         number = int(text, 16)
     except (ValueError, TypeError):

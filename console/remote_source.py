@@ -1,4 +1,4 @@
-"""The source of the console for any ZooKeeper server: its protocol and its four-letter commands."""
+"""The source of the console for any ZooKeeper server, by the ZooKeeper protocol and four-letter commands."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from itertools import chain
 from typing import Any, Final
 
 from ..client import Client
-from ..client.aio.subtree import names_below, request_each, subtree
-from ..client.four_letters import NotExecutedError, Sample, cons_number, rates, send_command, traffic
-from ..client.four_letters import sample as read_sample
+from ..client.aio.subtree import child_names, request_each, walk_subtree
+from ..client.four_letters import NotExecutedError, Sample, cons_number, measure_traffic, packet_rates, send_command
+from ..client.four_letters import take_sample as read_sample
 from ..client.recipes._shared import SharedRecipe
 from ..client.recipes.overview import Overview
-from ..client.wire.diagnosis import OLD_DATA
+from ..client.wire.diagnosis import OLD_DATA_WARNING
 from ..client.wire.hosts import Address
 from ..client.wire.states import State
 from ..protocol.deadlocks import LockEntry, Wait
@@ -30,7 +30,7 @@ from ..protocol.records import Stat, children_created
 from ..server.admin.samples import SampleBuffer
 from .remote_clocks import Clocks
 from .source import (
-    CHANGED,
+    CHANGED_NODE,
     MAX_FOUND,
     MAX_LISTED,
     MAX_SUBTREE,
@@ -38,13 +38,13 @@ from .source import (
     DataPreview,
     Pace,
     RequestRefusedError,
-    acl_shown,
+    acl_json,
     filter_by_session,
-    locks_shown,
+    locks_json,
     matcher,
-    quota_shown,
-    stat_shown,
-    subtree_shown,
+    quota_json,
+    stat_json,
+    subtree_json,
     truncated_text,
 )
 from .wanted import HistoryFilter
@@ -52,20 +52,20 @@ from .wanted import HistoryFilter
 COLUMNS: Final = ("time", "requests", "sessions", "watches", "nodes")
 """Columns of the samples: time, requests per second since the previous sample, and counts."""
 ORDERS: Final = {"oldest": ("est", 1), "requests": ("recved", -1), "silent": ("lresp", 1)}
-"""Orders of sessions: the number that cons reports, and its sign."""
+"""The orders of sessions: the field of ``cons`` that is compared, and -1 for descending order."""
 MAX_SORTED: Final = 10_000
 """Maximum number of children that are sorted by time or size."""
 LOCK_SECONDS: Final = 20.0
 """Maximum number of seconds for reading all locks."""
-WRITERS: Final = ("leader", "standalone")
+WRITABLE_MODES: Final = ("leader", "standalone")
 """Modes of servers that execute writes. Their clocks set the times of nodes."""
-NAMES: Final = {row.short: row.name for row in reversed(OPERATIONS.values()) if row.short}
-"""The first operation of each abbreviation that cons reports."""
-_SIZES: Final = {"memory": None, "disk": None}
+OPERATION_NAMES: Final = {row.short: row.name for row in reversed(OPERATIONS.values()) if row.short}
+"""The names of operations by the abbreviations that ``cons`` reports. For shared ones, the first operation counts."""
+_UNKNOWN_SIZES: Final = {"memory": None, "disk": None}
 
 
 class RemoteSource:
-    """The source of the console for the servers of a client.
+    """The source of the console for the servers that a client connects to.
 
     Args:
         client: The connected client.
@@ -80,41 +80,44 @@ class RemoteSource:
         self._tls = tls
         self._timeout = timeout
         self._rows = SampleBuffer()
-        self._is_looking = False
-        self._last: tuple[Sample | None, ...] = (None,) * len(addresses)
+        self._is_reading_locks = False
+        self._previous_samples: tuple[Sample | None, ...] = (None,) * len(addresses)
         self._samples: tuple[Sample, ...] = ()
         self._clocks = tuple(Clocks() for _ in addresses)
 
     async def sample(self) -> None:
         """Query the metrics of all servers, for the next overview and the charts."""
         asked = (read_sample(address, self._timeout, self._tls) for address in self._addresses)
-        self._last, self._samples = self._samples or self._last, tuple(await asyncio.gather(*asked))
+        self._previous_samples, self._samples = (
+            self._samples or self._previous_samples,
+            tuple(await asyncio.gather(*asked)),
+        )
         for clocks, each in zip(self._clocks, self._samples, strict=True):
             clocks.add(each, hexadecimal(self._client.session_id))
-        sessions = self._greatest("global_sessions") or self._sum("num_alive_connections")
-        counts = sessions, self._sum("watch_count"), self._greatest("znode_count")
+        sessions = self._highest("global_sessions") or self._sum("num_alive_connections")
+        counts = sessions, self._sum("watch_count"), self._highest("znode_count")
         self._rows.add((round(time.time(), 3), sum(self._rates()), *counts))
 
     def _now(self) -> float:
-        """Return the time by the clock of the server that executes writes."""
+        """Return the estimated time of the server that executes writes, in seconds since the epoch."""
         pairs = zip(self._samples, self._clocks, strict=True)
-        return time.time() + next((clocks.ahead for each, clocks in pairs if each.state in WRITERS), 0.0)
+        return time.time() + next((clocks.ahead for each, clocks in pairs if each.state in WRITABLE_MODES), 0.0)
 
-    def _heard(self, client: str, facts: Mapping[str, str]) -> float:
+    def _idle_seconds(self, client: str, facts: Mapping[str, str]) -> float:
         """Return the number of seconds since a server heard from a client."""
         pairs = zip(self._samples, self._clocks, strict=True)
         return next((clocks.since(facts) for each, clocks in pairs if client in each.connections), 0.0)
 
     def _rates(self) -> list[float]:
         """Return the requests per second of each server."""
-        pairs = zip(self._samples, self._last, strict=True)
-        return [rates(now, before).get("packets_received_per_second", 0.0) for now, before in pairs]
+        pairs = zip(self._samples, self._previous_samples, strict=True)
+        return [packet_rates(now, before).get("packets_received_per_second", 0.0) for now, before in pairs]
 
     def _sum(self, name: str) -> float:
         return sum(each.numbers.get(name, 0.0) for each in self._samples)
 
-    def _greatest(self, name: str) -> float:
-        """Return the highest value of a number that is the same on all servers, except while some lag."""
+    def _highest(self, name: str) -> float:
+        """Return the highest value of a metric that is equal on all servers, except while some servers lag."""
         return max((each.numbers.get(name, 0.0) for each in self._samples), default=0.0)
 
     async def about(self) -> Answer:
@@ -131,11 +134,11 @@ class RemoteSource:
         }
 
     async def _version(self) -> str:
-        match = re.search(r"version: ([\w.-]+)", await self._first("srvr"))
+        match = re.search(r"version: ([\w.-]+)", await self._query_first("srvr"))
         return f"ZooKeeper {match[1]}" if match else ""
 
-    async def _first(self, command: str) -> str:
-        """Return the answer of the first server that executes a four-letter command; empty if none does."""
+    async def _query_first(self, command: str) -> str:
+        """Return the answer of the first server that executes a four-letter command, or an empty text."""
         for address in self._addresses:
             try:
                 return await send_command(address, command, self._timeout, self._tls)
@@ -154,22 +157,22 @@ class RemoteSource:
         serving = [each for each in self._samples if each.numbers]
         health = "" if serving else self._samples[0].state
         if self._client.state is State.READ_ONLY:
-            health = OLD_DATA
+            health = OLD_DATA_WARNING
         elif self._client.state is not State.CONNECTED:
             health = f"the console is not connected: the server {health or 'does not answer'}"
         return {
             "health": health,
             "now": round(self._now() * 1000),
             "mode": serving[0].state if serving else "",
-            "uptime": self._greatest("uptime") / 1000,
+            "uptime": self._highest("uptime") / 1000,
             "zxid": hexadecimal(self._client.last_zxid),
-            "sessions": self._greatest("global_sessions") or len(self._connections()),
+            "sessions": self._highest("global_sessions") or len(self._connections()),
             "connections": self._sum("num_alive_connections"),
             "watches": self._sum("watch_count"),
-            "nodes": self._greatest("znode_count"),
-            "ephemerals": self._greatest("ephemerals_count"),
-            "data_bytes": self._greatest("approximate_data_size"),
-            **_SIZES,
+            "nodes": self._highest("znode_count"),
+            "ephemerals": self._highest("ephemerals_count"),
+            "data_bytes": self._highest("approximate_data_size"),
+            **_UNKNOWN_SIZES,
             "expired": self._sum("stale_sessions_expired"),
             "refused": 0,
             "paths": [],
@@ -181,7 +184,7 @@ class RemoteSource:
     def _clients(self) -> list[Answer]:
         """Return the clients of all servers, the busiest first."""
         clients: list[Answer] = []
-        for now, before in zip(self._samples, self._last, strict=True):
+        for now, before in zip(self._samples, self._previous_samples, strict=True):
             seconds = now.at - before.at if before is not None else 0.0
             clients += [
                 {
@@ -191,7 +194,7 @@ class RemoteSource:
                     "rate": round(lately / seconds, 1) if seconds else 0.0,
                     "last": _last_operation(facts),
                 }
-                for lately, requests, address, facts in traffic(now, before)
+                for lately, requests, address, facts in measure_traffic(now, before)
             ]
         return sorted(clients, key=lambda each: (-each["rate"], -each["requests"]))
 
@@ -218,7 +221,7 @@ class RemoteSource:
     # --- the tree ---
 
     async def children(self, path: str, offset: int, limit: int, sort: str, name: str) -> Answer:
-        """Return children of a node in an order."""
+        """Return some children of a node, sorted by name, time or size."""
         if (parent := await self._client.exists(path)) is None:
             raise NoNodeError(path)
         facts: Answer = {"total": parent.numChildren, "version": hexadecimal(parent.pzxid)}
@@ -227,7 +230,7 @@ class RemoteSource:
             raise RequestRefusedError(reason)
         if not limit and not name:
             return {**facts, "at": None, "rows": []}
-        (listed,) = await names_below(self._client, [path])
+        (listed,) = await child_names(self._client, [path])
         if not isinstance(listed, list):
             raise listed
         names, prefix = sorted(listed), path.rstrip("/") + "/"
@@ -251,20 +254,20 @@ class RemoteSource:
         return {name: stat for name, stat in zip(names, found, strict=True) if isinstance(stat, Stat)}
 
     async def subtree(self, path: str, *, trusted: bool) -> Answer:
-        """Count the nodes of a subtree that the console's client may read, and find its locks."""
+        """Return the counts of the nodes that the console's client may read, and the locks in the subtree."""
         found = []
-        async for at, _ in subtree(self._client, path):
+        async for at, _ in walk_subtree(self._client, path):
             found.append(at)
             if len(found) > MAX_SUBTREE:
                 break
         stats = [each for each in await request_each(self._client.exists, found) if isinstance(each, Stat)]
         size, ephemerals = sum(each.dataLength for each in stats), sum(bool(each.ephemeralOwner) for each in stats)
-        lines, _ = await self._overview(path)
-        return await subtree_shown(path, len(found), size, ephemerals, lines, Pace(asyncio.Lock()))
+        lines, _ = await self._read_locks(path)
+        return await subtree_json(path, len(found), size, ephemerals, lines, Pace(asyncio.Lock()))
 
     async def export(self, path: str) -> AsyncIterator[tuple[str, JsonNode]]:
-        """Yield the nodes of a subtree without ephemeral ones."""
-        async for at, _ in subtree(self._client, path):
+        """Yield the nodes of a subtree, except ephemeral nodes."""
+        async for at, _ in walk_subtree(self._client, path):
             try:
                 (data, stat), (acl, _) = await asyncio.gather(self._client.get(at), self._client.get_acl(at))
             except NoNodeError:
@@ -279,20 +282,20 @@ class RemoteSource:
             raise NoNodeError(path)
         answer: Answer = {
             "path": path,
-            "stat": stat_shown(stat, _kind(stat), children_created(stat)),
+            "stat": stat_json(stat, _kind(stat), children_created(stat)),
             "ttl": None,
             "quota": await self._quota(path),
         }
         try:
             data, stat = await self._client.get(path)
-            answer |= {"data": DataPreview(data, whole), "stat": stat_shown(stat, _kind(stat), children_created(stat))}
+            answer |= {"data": DataPreview(data, whole), "stat": stat_json(stat, _kind(stat), children_created(stat))}
         except NoAuthError:
             answer["secret"] = stat.dataLength
         try:
             acl, _ = await self._client.get_acl(path)
         except NoAuthError:
             acl = ()
-        answer |= {"acl": acl_shown(acl, trusted=trusted), "acl_size": len(acl)}
+        answer |= {"acl": acl_json(acl, trusted=trusted), "acl_size": len(acl)}
         answer["watches"] = []
         if (owner := answer["stat"]["owner"]) is not None:
             answer["owner_address"] = self._address_of(owner)
@@ -303,13 +306,13 @@ class RemoteSource:
         limits, stats = await request_each(self._client.get, nodes, NoNodeError, NoAuthError)
         if not isinstance(limits, tuple):
             return None
-        return quota_shown(limits[0], stats[0] if isinstance(stats, tuple) else None)
+        return quota_json(limits[0], stats[0] if isinstance(stats, tuple) else None)
 
     async def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
-        """Yield the nodes that match, and regularly the number of nodes searched."""
+        """Yield the matching nodes. After every 100 nodes, yield the number of searched nodes."""
         matches = matcher(name)
         searched = found = 0
-        async for path, _ in subtree(self._client, below):
+        async for path, _ in walk_subtree(self._client, below):
             searched += 1
             if not searched % 100:
                 yield {"searched": searched}
@@ -330,14 +333,14 @@ class RemoteSource:
     # --- sessions ---
 
     async def sessions(self, text: str, order: str, offset: int, limit: int, *, trusted: bool) -> Answer:
-        """Return the sessions whose clients are connected to the servers."""
+        """Return the sessions with connected clients whose id or address contains a text, sorted in an order."""
         found = [each for each in self._connections().items() if text in each[0] or text in each[1]["sid"]]
         fact, sign = ORDERS[order]
         found.sort(key=lambda each: sign * cons_number(each[1], fact))
         return {"total": len(found), "rows": (self._row(*each, None) for each in found[offset : offset + limit])}
 
     def _row(self, address: str, facts: Mapping[str, str], owned: Mapping[str, list[str]] | None) -> Answer:
-        heard = self._heard(address, facts)
+        heard = self._idle_seconds(address, facts)
         return {
             "id": facts["sid"],
             "address": address,
@@ -367,8 +370,8 @@ class RemoteSource:
         return {"id": wanted, "alive": False}
 
     async def _owned(self) -> dict[str, list[str]]:
-        """Return the ephemeral nodes of each session from ``dump``; none if no server answers it."""
-        text = await self._first("dump")
+        """Return the ephemeral nodes of each session from ``dump``, or nothing if no server executes the command."""
+        text = await self._query_first("dump")
         owned: dict[str, list[str]] = {}
         paths: list[str] = []
         for line in text.split("\n"):
@@ -381,11 +384,11 @@ class RemoteSource:
     def _address_of(self, session: str) -> str:
         return next((address for address, facts in self._connections().items() if facts["sid"] == session), "")
 
-    # --- the rest ---
+    # --- locks, history and changes ---
 
     async def locks(self, session_id: int | None, *, trusted: bool) -> Answer:
-        """Return locks and similar recipes, optionally only of a session."""
-        lines, circles = await self._overview("/")
+        """Return locks and similar recipes: all, or those that a session holds or waits for."""
+        lines, circles = await self._read_locks("/")
         pace = Pace(asyncio.Lock())
         if session_id is not None:
             lines, circles = await filter_by_session(lines, circles, session_id, pace)
@@ -394,12 +397,12 @@ class RemoteSource:
         def more(entry: LockEntry) -> Answer:
             return {"address": addresses.get(hexadecimal(entry.session_id), "")}
 
-        return await locks_shown(lines, circles, more, self._now(), pace, session_id)
+        return await locks_json(lines, circles, more, self._now(), pace, session_id)
 
-    async def _overview(self, path: str) -> tuple[list[SharedRecipe], list[list[Wait]]]:
-        if self._is_looking:
+    async def _read_locks(self, path: str) -> tuple[list[SharedRecipe], list[list[Wait]]]:
+        if self._is_reading_locks:
             raise RequestRefusedError("another request is already reading the locks; try again")
-        self._is_looking = True
+        self._is_reading_locks = True
         try:
             async with asyncio.timeout(LOCK_SECONDS):
                 return await Overview(self._client, path).read()
@@ -408,10 +411,14 @@ class RemoteSource:
                 f"reading the locks took longer than {LOCK_SECONDS:g} s: the tree is too large"
             ) from None
         finally:
-            self._is_looking = False
+            self._is_reading_locks = False
 
     async def history(self, wanted: HistoryFilter, before: int, limit: int, *, files: bool, fold: bool) -> Answer:
-        """Raise RequestRefusedError, because the protocol has no history."""
+        """Refuse the request, because the ZooKeeper protocol has no history.
+
+        Raises:
+            RequestRefusedError: Always.
+        """
         raise RequestRefusedError("no history: the ZooKeeper protocol only exposes the current state")
 
     async def change(self, action: str, arguments: Mapping[str, Any]) -> Answer:
@@ -419,7 +426,7 @@ class RemoteSource:
         client, path, version, czxid = self._client, arguments["path"], arguments["version"], arguments.get("czxid")
         try:
             if czxid is not None and (stat := await client.exists(path)) is not None and stat.czxid != czxid:
-                raise RequestRefusedError(f"{path}: {CHANGED}")
+                raise RequestRefusedError(f"{path}: {CHANGED_NODE}")
             if action == "create":
                 is_sequential = arguments["mode"] == "PERSISTENT_SEQUENTIAL"
                 await client.create(path, arguments["data"], sequential=is_sequential)
@@ -439,7 +446,7 @@ class RemoteSource:
 
 
 def _last_operation(facts: Mapping[str, str]) -> str:
-    return NAMES.get(abbreviation := facts.get("lop", ""), abbreviation)
+    return OPERATION_NAMES.get(abbreviation := facts.get("lop", ""), abbreviation)
 
 
 def _kind(stat: Stat) -> str:
@@ -447,7 +454,7 @@ def _kind(stat: Stat) -> str:
 
 
 async def keep_sampling(source: RemoteSource) -> None:
-    """Sample a server each second, until the task is cancelled."""
+    """Query the metrics of a source's servers each second, until the task is cancelled."""
     while True:
         await source.sample()
         await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""The interface of the console to a server in this process (``engine_source``) or to any ZooKeeper (``remote_source``).
+"""The interface between the console and a server, in this process (``engine_source``) or anywhere (``remote_source``).
 
 Answers are dictionaries for JSON. Session ids are strings such as ``0x1a2b``, because JavaScript numbers are exact only
 up to 2**53.
@@ -35,14 +35,14 @@ from .wanted import HistoryFilter
 Answer = dict[str, Any]
 Item = TypeVar("Item")
 MAX_ANSWER: Final = 8 << 20
-"""Maximum number of bytes of an answer. Lists are truncated to keep it."""
+"""Maximum size of an answer in bytes. Its lists are truncated to this size."""
 MAX_NAME: Final = 1_000
-"""Maximum number of characters of a name, path or other text of a client."""
+"""Maximum number of characters that are shown of a name, a path or any other text that a client chose."""
 MAX_PREVIEW: Final = 1 << 16
 """Maximum number of bytes of data that are shown by default."""
-MAX_WHOLE: Final = 1 << 20
+MAX_WHOLE_BYTES: Final = 1 << 20
 """Maximum number of bytes of data that are shown on request."""
-_STEP: Final = 3 << 16  # bytes that are encoded in one step, a multiple of three
+_STEP_BYTES: Final = 3 << 16  # bytes that are encoded in one step: a multiple of three, because base64 pads other sizes
 MAX_LISTED: Final = 200
 """Maximum number of watches, ephemeral nodes and other details of one node or session."""
 MAX_CONTENDERS: Final = 100
@@ -50,28 +50,28 @@ MAX_CONTENDERS: Final = 100
 MAX_CONTENDER_BYTES: Final = 200
 """Maximum number of bytes of the data of a contender."""
 SAMPLED_KEYS: Final = 1_000
-"""Number of sampled names by which a long list is partitioned before it is sorted."""
+"""Number of keys that are sampled to divide a long list into parts, which are then sorted separately."""
 MAX_FOUND: Final = 500
 """Maximum number of nodes that a search returns."""
-MAX_MATCHED: Final = 1_000
+MAX_MATCHED_CHARACTERS: Final = 1_000
 """Maximum number of characters of a name or path that are compared with a glob."""
 MAX_ROWS: Final = 500
 """Maximum number of rows of one answer."""
-SORTS: Final = ("name", "time", "size")
+CHILD_ORDERS: Final = ("name", "time", "size")
 """The orders of children: by name, the latest change first, the largest data first."""
 MAX_SUBTREE: Final = 100_000
-"""Maximum number of nodes that are counted, and that are deleted together."""
+"""Maximum number of nodes of a subtree that are counted, or deleted by one request."""
 
 
-CHANGED: Final = "the node was deleted and created again since it was shown"
+CHANGED_NODE: Final = "the node was deleted and created again since it was shown"
 
 
 class RequestRefusedError(Exception):
-    """The server cannot answer this request; the message is the reason."""
+    """The server cannot answer a request. The message contains the reason."""
 
 
 class ConsoleSource(Protocol):
-    """A server with everything that the console shows.
+    """A source of everything that the console shows about a server.
 
     The caller checks all paths. A request that fails raises a ``ZooKeeperError`` or :class:`RequestRefusedError`.
     """
@@ -89,18 +89,21 @@ class ConsoleSource(Protocol):
         ...
 
     async def children(self, path: str, offset: int, limit: int, sort: str, name: str) -> Answer:
-        """Return children of a node in an order of :data:`SORTS`: ``total``, ``version`` of the list, ``at`` (the place
-        of a name; None for none), and ``rows`` of name, children, bytes, kind and time of the last change.
+        """Return some children of a node, sorted in one of the orders of :data:`CHILD_ORDERS`.
+
+        The answer contains ``total``, the ``version`` of the list, ``at`` (the position of *name*, or None), and
+        ``rows`` of name, number of children, bytes, kind and time of the last change.
         """
         ...
 
     async def subtree(self, path: str, *, trusted: bool) -> Answer:
-        """Return the number of nodes and bytes of a subtree, and the paths of its locks that clients hold."""
+        """Return the numbers of nodes and bytes of a subtree, and the paths of the held locks in it."""
         ...
 
     def export(self, path: str) -> AsyncIterator[tuple[str, JsonNode]]:
-        """Yield the nodes of a subtree without ephemeral ones, parents first. Their ``children_created`` is the number
-        of all children that were ever created.
+        """Yield the nodes of a subtree, except ephemeral nodes, parents first.
+
+        ``children_created`` of a node counts all children that were ever created.
         """
         ...
 
@@ -109,7 +112,7 @@ class ConsoleSource(Protocol):
         ...
 
     def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
-        """Yield the nodes below a node whose name matches a glob and whose data contains a text, and the progress."""
+        """Yield the nodes of a subtree that match a name and contain a text in their data. Also yield the progress."""
         ...
 
     async def sessions(self, text: str, order: str, offset: int, limit: int, *, trusted: bool) -> Answer:
@@ -121,15 +124,15 @@ class ConsoleSource(Protocol):
         ...
 
     async def locks(self, session_id: int | None, *, trusted: bool) -> Answer:
-        """Return locks and similar recipes with holders and waiters, and deadlocks, optionally only of a session."""
+        """Return recipes such as locks with their holders and waiters, and deadlocks: all, or those of a session."""
         ...
 
     async def history(self, wanted: HistoryFilter, before: int, limit: int, *, files: bool, fold: bool) -> Answer:
-        """Return the last transactions that are wanted; with *files* from the log files."""
+        """Return the last transactions that a filter selects, from memory, or with *files* from the log files."""
         ...
 
     async def change(self, action: str, arguments: Mapping[str, Any]) -> Answer:
-        """Execute a change."""
+        """Execute a change: one of the actions that :meth:`about` lists as ``changes``."""
         ...
 
 
@@ -137,31 +140,32 @@ def matcher(name: str) -> Callable[[str], object]:
     """Return a predicate for paths.
 
     Args:
-        name: Text that the path contains, or without a slash the last part of the path; or a glob that matches all of
-            it. Empty to match all paths.
+        name: A text that must be part of the path, or a glob that must match the whole path. If it contains no slash,
+            only the last part of the path is compared. An empty text matches all paths.
     """
     matches = re.compile(fnmatch.translate(name) if set(name) & set("*?[") else "(?!)").match
     if "/" in name:
-        return lambda path: name in (shown := path[:MAX_MATCHED]) or matches(shown)
-    return lambda path: name in (shown := path.rpartition("/")[2][:MAX_MATCHED]) or matches(shown)
+        return lambda path: name in (shown := path[:MAX_MATCHED_CHARACTERS]) or matches(shown)
+    return lambda path: name in (shown := path.rpartition("/")[2][:MAX_MATCHED_CHARACTERS]) or matches(shown)
 
 
 def truncated_text(text: str) -> str:
-    """Truncate a text of a client. The page recognizes the end of a truncated text, and does not make it a link."""
+    """Truncate a text that a client chose. The page recognizes truncated texts, and does not make them links."""
     return text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}… ({len(text):,} characters)"
 
 
-def _begin(name: str) -> str:
+def _shown_part(name: str) -> str:
     return name[:MAX_NAME]
 
 
-async def sorted_in_slices(items: list[Item], pace: Pace, key: Callable[[Any], Any] = _begin) -> list[Item]:
-    """Sort items in time slices, names by the part that is shown: the items are partitioned, then each part is sorted.
+async def sorted_in_slices(items: list[Item], pace: Pace, key: Callable[[Any], Any] = _shown_part) -> list[Item]:
+    """Return sorted items, sorted in time slices: the items are divided into parts, then each part is sorted.
 
     Args:
         items: The items.
         pace: The time slices.
-        key: Function that returns the sort key of an item: the same key each time, and rarely equal keys.
+        key: Function that returns the sort key of an item. It must be deterministic, and few keys should be equal. By
+            default, names are sorted by the part that is shown.
     """
     if len(items) <= SAMPLED_KEYS:
         return sorted(items, key=key)
@@ -172,7 +176,7 @@ async def sorted_in_slices(items: list[Item], pace: Pace, key: Callable[[Any], A
         if not number % 128:
             await pace.rest()
     found = []
-    for part in parts:  # a part is long if many keys are equal
+    for part in parts:  # each part is sorted in runs, because a part is long if many keys are equal
         runs = []
         for start in range(0, len(part), SAMPLED_KEYS):
             runs.append(sorted(part[start : start + SAMPLED_KEYS], key=key))
@@ -187,7 +191,7 @@ async def sorted_in_slices(items: list[Item], pace: Pace, key: Callable[[Any], A
 async def filter_by_session(
     lines: list[SharedRecipe], circles: list[list[Wait]], session_id: int, pace: Pace
 ) -> tuple[list[SharedRecipe], list[list[Wait]]]:
-    """Return the locks that a session holds or waits for, and its deadlocks. The list of locks is emptied."""
+    """Return the locks that a session holds or waits for, and its deadlocks. *lines* is emptied."""
     found = []
     for line in drain(lines):
         await pace.rest()
@@ -232,27 +236,30 @@ class DataPreview(NamedTuple):
 
     Args:
         data: The data.
-        whole: Whether up to :data:`MAX_WHOLE` bytes are shown, not :data:`MAX_PREVIEW`.
+        whole: Whether up to :data:`MAX_WHOLE_BYTES` bytes are shown. Otherwise, up to :data:`MAX_PREVIEW`.
     """
 
     data: bytes | None
     whole: bool
 
     async def put(self, text: bytearray, pace: Pace) -> None:
-        """Append the JSON object in time slices, because a megabyte takes 8 ms."""
+        """Append the JSON object to a text in time slices, because encoding a megabyte takes 8 ms."""
         data = self.data or b""
         text += b'{"size": %d, "null": %s, "base64": "' % (len(data), b"true" if self.data is None else b"false")
-        shown = memoryview(data)[: MAX_WHOLE if self.whole else MAX_PREVIEW]
-        for start in range(0, len(shown), _STEP):
+        shown = memoryview(data)[: MAX_WHOLE_BYTES if self.whole else MAX_PREVIEW]
+        for start in range(0, len(shown), _STEP_BYTES):
             await pace.rest()
-            text += base64.b64encode(shown[start : start + _STEP])
+            text += base64.b64encode(shown[start : start + _STEP_BYTES])
         text += b'"}'
 
 
-async def subtree_shown(
+async def subtree_json(
     path: str, nodes: int, size: int, ephemerals: int, lines: list[SharedRecipe], pace: Pace
 ) -> Answer:
-    """Return the counts of a subtree, and the recipes in it that clients hold. The list of recipes is emptied."""
+    """Return the answer about a subtree: its counts, and the paths of locks that are held in it.
+
+    *lines*, all locks and similar recipes of the server, is emptied.
+    """
     held = []
     for line in drain(lines):
         await pace.rest()
@@ -286,12 +293,12 @@ class LockRows(Iterator[Answer]):
         return self._shown(next(self._rest))
 
     async def release(self) -> None:
-        """Release the remaining locks in time slices, without making their rows."""
+        """Release the remaining locks in time slices. Their rows are not created."""
         for _ in self._rest:
             await self._pace.rest()
 
 
-async def locks_shown(
+async def locks_json(
     lines: list[SharedRecipe],
     circles: list[list[Wait]],
     more: Callable[[LockEntry], Answer],
@@ -299,15 +306,16 @@ async def locks_shown(
     pace: Pace,
     session_id: int | None = None,
 ) -> Answer:
-    """Return locks and similar recipes, those with the longest wait first, their counts, and deadlocks.
+    """Return the answer about locks and similar recipes: rows in order of their longest waits, counts and deadlocks.
 
     Args:
         lines: Locks, elections, semaphores and queues.
         circles: Clients that wait for each other.
         more: Function that returns more facts about a contender.
-        now: Time in seconds since the epoch, by the clock that the times of nodes are from.
+        now: Current time in seconds since the epoch, by the clock that sets the times of nodes.
         pace: The time slices.
-        session_id: A session whose ``place`` in each line is shown, 0 for a holder; None for none.
+        session_id: A session whose position in each queue is shown as ``place``, 0 for a holder; None to show no
+            positions.
     """
     lines = await sorted_in_slices(lines, pace, lambda line: (longest_wait_start(line), line.path))
     longest = lines[0] if lines and lines[0].waiters else None
@@ -315,7 +323,7 @@ async def locks_shown(
     def contender(entry: LockEntry) -> Answer:
         return {**entry_json(entry._replace(path=truncated_text(entry.path)), MAX_CONTENDER_BYTES), **more(entry)}
 
-    def line_shown(line: SharedRecipe) -> Answer:
+    def recipe_json(line: SharedRecipe) -> Answer:
         return {
             "path": truncated_text(line.path),
             "kind": line.kind,
@@ -331,7 +339,7 @@ async def locks_shown(
     def place(line: SharedRecipe) -> int:
         return next((at for at, each in enumerate(line.waiters, 1) if each.session_id == session_id), 0)
 
-    def circle_shown(circle: list[Wait]) -> Answer:
+    def deadlock_json(circle: list[Wait]) -> Answer:
         waits = [
             (truncated_text(wait.lock), contender(wait.entry), contender(wait.holder))
             for wait in circle[:MAX_CONTENDERS]
@@ -349,20 +357,20 @@ async def locks_shown(
         if longest is not None
         else None,
         "circles": len(circles),
-        "shared": LockRows(lines, line_shown, pace),
-        "deadlocks": map(circle_shown, circles),
+        "shared": LockRows(lines, recipe_json, pace),
+        "deadlocks": map(deadlock_json, circles),
     }
 
 
-def quota_shown(limits: bytes | None, stats: bytes | None) -> Answer:
-    """Return the texts of a quota: its limits, and the usage below its node."""
+def quota_json(limits: bytes | None, stats: bytes | None) -> Answer:
+    """Return the texts of a quota: the limits, and the usage of the subtree."""
     return {
         name: truncated_text((data or b"").decode("utf-8", "replace"))
         for name, data in (("limits", limits), ("used", stats))
     }
 
 
-def acl_shown(acl: AclList, *, trusted: bool) -> list[Answer]:
+def acl_json(acl: AclList, *, trusted: bool) -> list[Answer]:
     """Return an ACL list: scheme, id and permissions. Only users with the token see password hashes."""
     return [
         {
@@ -374,7 +382,7 @@ def acl_shown(acl: AclList, *, trusted: bool) -> list[Answer]:
     ]
 
 
-def stat_shown(stat: Stat, kind: str, creates: int) -> Answer:
+def stat_json(stat: Stat, kind: str, creates: int) -> Answer:
     """Return a Stat with human-readable names. *creates* is the number of children that were ever created."""
     return {
         "kind": kind,

@@ -1,4 +1,4 @@
-"""The rows of the history: the wanted transactions, and one row for repeated sets of a node."""
+"""The rows of the history: one for each selected transaction, or one for repeated sets of a node."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from .source import Answer, Pace, truncated_text
 from .wanted import HistoryFilter
 
 MAX_CHANGES: Final = 200
-"""Maximum number of changes of one transaction that are shown."""
-STEP: Final = 1_000
+"""Maximum number of changes that are shown of one transaction."""
+CHANGES_PER_CHECK: Final = 1_000
 """Number of changes that are compared between two checks of the clock."""
 
 
 class HistoryRows:
-    """The rows of an answer.
+    """The rows of an answer about the history.
 
     Args:
         wanted: The filter.
         limit: Maximum number of rows.
-        fold: Whether sets of a node by one session are one row if no other change of the node is between them.
+        fold: Whether sets of a node by one session share a row, unless a different change of the node is in between.
 
     Attributes:
         rows: The rows, the latest first.
-        last: The last entry that belongs to a row; None for none.
+        last: The last entry that belongs to a row; None for an empty answer.
         is_full: Whether more rows than *limit* were found.
     """
 
@@ -37,10 +37,10 @@ class HistoryRows:
         self._wanted = wanted
         self._limit = limit
         self._fold = fold
-        self._runs: dict[str, dict[int, Answer]] = {}  # the row of the last sets of a node by each session
+        self._runs: dict[str, dict[int, Answer]] = {}  # by path and session: the row for further sets
 
     async def fill(self, entries: Iterable[HistoryEntry | None], pace: Pace) -> None:
-        """Add the wanted entries in time slices, until the rows are full.
+        """Add the entries that the filter selects, in time slices, until the rows are full.
 
         Args:
             entries: Entries, the latest first; None is skipped.
@@ -51,8 +51,10 @@ class HistoryRows:
             if entry is None or not self._wanted.includes(entry):
                 continue
             parts: list[Any] = []
-            for start in range(0, len(entry.parts), STEP):
-                parts += self._wanted.changes(entry.parts[start : start + STEP])[: MAX_CHANGES - len(parts)]
+            for start in range(0, len(entry.parts), CHANGES_PER_CHECK):
+                parts += self._wanted.changes(entry.parts[start : start + CHANGES_PER_CHECK])[
+                    : MAX_CHANGES - len(parts)
+                ]
                 if len(parts) == MAX_CHANGES:
                     break
                 await pace.rest()
@@ -61,7 +63,7 @@ class HistoryRows:
                 return
 
     def _add(self, entry: HistoryEntry, parts: list[Any]) -> bool:
-        """Add an entry, and return False if it does not fit."""
+        """Add an entry to the rows. Return False if the rows are full."""
         run = None
         if self._fold and entry.kind == "set":
             run = self._runs.setdefault(parts[0][1], {}).get(entry.session_id)

@@ -1,4 +1,4 @@
-"""The filter of the history."""
+"""The filter that selects transactions of the history."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from ..server.admin.history import HistoryEntry
-from ..server.admin.lasting import ENDS
+from ..server.admin.lasting import SESSION_ENDS
 
 KINDS: Final[dict[str, frozenset[str]]] = {
     "create": frozenset({"create"}),
@@ -14,7 +14,7 @@ KINDS: Final[dict[str, frozenset[str]]] = {
     "delete": frozenset({"delete"}),
     "acl": frozenset({"set ACL"}),
     "start": frozenset({"opened", "resumed"}),
-    "end": ENDS,
+    "end": SESSION_ENDS,
 }
 """The kinds that a request can select, with the kinds of changes or entries that they contain."""
 
@@ -23,12 +23,12 @@ class HistoryFilter(NamedTuple):
     """The transactions that a request selects.
 
     Args:
-        path: Only changes of this node; empty for all.
-        below: Whether changes of the nodes below *path* are included.
-        session_id: Only transactions of this session; None for all.
-        kind: A key of :data:`KINDS`; empty for all.
-        since: Only transactions at or after this time in milliseconds; 0 for all.
-        until: Only transactions at or before this time in milliseconds; 0 for all.
+        path: The node whose changes are selected; empty for all nodes.
+        below: Whether changes of the nodes below *path* are also selected.
+        session_id: The session whose transactions are selected; None for all sessions.
+        kind: The key of :data:`KINDS` that is selected; empty for all kinds.
+        since: The earliest selected time in milliseconds since the epoch; 0 for no limit.
+        until: The latest selected time in milliseconds since the epoch; 0 for no limit.
     """
 
     path: str = ""
@@ -39,7 +39,7 @@ class HistoryFilter(NamedTuple):
     until: int = 0
 
     def includes(self, entry: HistoryEntry) -> bool:
-        """Return whether the entry itself is wanted, whatever its changes are."""
+        """Return whether the filter accepts an entry, apart from its changes."""
         return (
             self.session_id in (None, entry.session_id)
             and self.since <= entry.time
@@ -48,7 +48,7 @@ class HistoryFilter(NamedTuple):
         )
 
     def changes(self, parts: Iterable[Any]) -> list[Any]:
-        """Return the wanted changes of a transaction."""
+        """Return the changes of a transaction that the filter selects."""
         ops = KINDS[self.kind] if self.kind not in ("", "start", "end") else None
         path, below = self.path, self.path.rstrip("/") + "/" if self.below else None
         return [
@@ -59,9 +59,9 @@ class HistoryFilter(NamedTuple):
         ]
 
     def needs_change(self) -> bool:
-        """Return whether a transaction must have a wanted change."""
+        """Return whether the filter accepts only transactions with a selected change."""
         return bool(self.path) or self.kind not in ("", "start", "end")
 
     def matches(self, entry: HistoryEntry) -> bool:
-        """Return whether a transaction is wanted."""
+        """Return whether the filter accepts a transaction."""
         return self.includes(entry) and (not self.needs_change() or bool(self.changes(entry.parts)))

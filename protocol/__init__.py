@@ -1,4 +1,4 @@
-"""ZooKeeper's wire protocol without I/O: records, op codes, errors, paths and frames, for server and client alike."""
+"""ZooKeeper's wire protocol without I/O, shared by server and client: records, op codes, errors, paths and frames."""
 
 if __name__ != "zoolet.protocol":
     raise ImportError("import zoolet.protocol, not protocol")

@@ -1,4 +1,4 @@
-"""Access control lists: their records, the common ones, and digest identities."""
+"""Access control lists (ACLs): their records, constants for common lists, and the ids of digest identities."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final
@@ -19,7 +19,7 @@ class Id(Record):
 
 
 def name_without_hash(identity: Id) -> str:
-    """Return the id of an identity, without the password hash of the scheme ``digest``."""
+    """Return the id of an identity. For scheme ``digest``, this is the user name without the password hash."""
     name = identity.id or ""
     return name.partition(":")[0] if identity.scheme == "digest" else name
 
@@ -49,12 +49,12 @@ def mask_digest(entry: ACL) -> ACL:
 
 
 def is_masked(entry: ACL) -> bool:
-    """Return whether the server masked the password hash."""
+    """Return whether an entry looks masked: a digest identity with ``x`` in place of its hash."""
     return entry.id.scheme == "digest" and (entry.id.id or "").endswith(":x")
 
 
 def acl_entries(acl: Iterable[Any]) -> Iterator[ACL]:
-    """Yield the entries of an ACL list. Nested lists, and the entries of other libraries such as kazoo, are accepted.
+    """Yield the entries of an ACL list, which may contain nested lists, and entries of other libraries such as kazoo.
 
     Raises:
         TypeError: *acl* is not a list of ACL entries.
@@ -74,19 +74,19 @@ def acl_entries(acl: Iterable[Any]) -> Iterator[ACL]:
 
 ANYONE: Final = Id("world", "anyone")
 OPEN_ACL_UNSAFE: Final[AclList] = (ACL(Perm.ALL, ANYONE),)
-"""Everyone may do everything."""
+"""The list that grants all permissions to everyone."""
 READ_ACL_UNSAFE: Final[AclList] = (ACL(Perm.READ, ANYONE),)
-"""Everyone may read, but not write."""
+"""The list that grants only READ permission to everyone."""
 CREATOR_ALL_ACL: Final[AclList] = (ACL(Perm.ALL, Id("auth", "")),)
-"""Only the identities of the client that creates the node may use it; they may do everything."""
+"""The list that grants all permissions to the identities of the client that creates the node, and none to others."""
 
 _OPEN_BYTES: Final = pack_int(1) + OPEN_ACL_UNSAFE[0].encode()
 _OPEN_SIZE: Final = len(_OPEN_BYTES)
 
 
 def _read(buf: bytes, offset: int, end: int) -> tuple[AclList | None, int]:
-    """Read a vector of ACLs. Nearly all creates contain OPEN_ACL_UNSAFE. It is recognised by its bytes, because
-    decoding it would cost a third of a create.
+    """Read an ACL list. OPEN_ACL_UNSAFE, which nearly all creates contain, is recognised by its bytes, because decoding
+    this list would take a third of the time of a create.
     """
     acl: AclList | None = OPEN_ACL_UNSAFE
     after = offset + _OPEN_SIZE
@@ -114,7 +114,7 @@ def _write(acl: AclList | None) -> bytes:
 
 
 Acls = Annotated[AclList | None, Codec(_read, _write)]
-"""A vector of ACLs as a record's field."""
+"""The type of a record's field that contains an ACL list or null."""
 
 
 def digest_id(credentials: bytes, algorithm: str = "sha1") -> str:
@@ -130,7 +130,7 @@ def digest_id(credentials: bytes, algorithm: str = "sha1") -> str:
     Source: DigestAuthenticationProvider.generateDigest.
     """
     import base64
-    import hashlib  # most clients have no digest identity
+    import hashlib  # imported here, because most clients have no digest identity
 
     user = credentials.partition(b":")[0].decode("utf-8", "replace")
     return f"{user}:{base64.b64encode(hashlib.new(algorithm, credentials).digest()).decode()}"

@@ -1,8 +1,8 @@
-"""Compile a record's declared fields into straight-line encode and decode functions.
+"""A compiler for wire records. It turns the declared fields of a record into functions that encode and decode it.
 
-A record is declared once, as a class with annotated fields. :func:`record` generates its functions from that
-declaration when the record is first used. Neighbouring fixed-size fields share one ``struct.Struct``. Tracebacks show
-the generated source, because it is registered with ``linecache``.
+A record is declared as a class with annotated fields. :func:`record` generates the functions from this declaration when
+the record is first used. Adjacent fixed-size fields share one ``struct.Struct``. Tracebacks show the generated source,
+because it is registered with ``linecache``.
 
 ========================  =======================================================================
 annotation                on the wire
@@ -12,12 +12,12 @@ annotation                on the wire
 ``bytes``                 int length, bytes. Null does not decode
 ``str | None`` ...        the same, with null as None
 a record class            its fields in order
-``list[T]``               int count, items. A count below -1 reads as no items. Null as for ``str``
+``list[T]``               int count, items. A count below -1 reads as 0. Null does not decode
 ``list[str | None]``      the same, with null as None among the items
 ``Annotated[T, Codec]``   the format that the two functions of the ``Codec`` read and write
 ========================  =======================================================================
 
-For any bytes, decoding returns a record or raises :class:`MarshallingError`, in time and memory linear in their number.
+Any bytes decode to a record or raise :class:`MarshallingError`. The time and memory are linear in their number.
 
 Source: zookeeper.jute, BinaryInputArchive.
 """
@@ -72,7 +72,9 @@ class Codec(NamedTuple):
 
 
 class Record:
-    """Base of every wire record. :func:`record` replaces the three functions by compiled ones."""
+    """The base class of wire records. :func:`record` replaces ``decode``, ``read_from`` and ``encode`` by compiled
+    code.
+    """
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]] = ()
@@ -97,11 +99,15 @@ class Record:
 
     @classmethod
     def read_from(cls, buf: bytes, offset: int, end: int) -> tuple[Self, int]:
-        """Read one record, and return it with the offset of its end. Errors are as for :meth:`decode`."""
+        """Read one record that starts at *offset* and ends before *end*. Return the record and the offset after it.
+
+        Raises:
+            MarshallingError: The record is truncated, a length is negative, or a required field is null.
+        """
         raise TypeError(f"{cls.__name__} is not decorated with @record")
 
     def encode(self) -> bytes:
-        """Write the record."""
+        """Return the record in its wire format."""
         raise TypeError(f"{type(self).__name__} is not decorated with @record")
 
 
@@ -109,14 +115,15 @@ _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def text(raw: bytes) -> str:
-    """Decode malformed UTF-8 like Java's ``new String(bytes, UTF_8)``, which replaces malformed bytes by U+FFFD. Python
-    does the same, except that Java replaces the bytes of an encoded surrogate (``ED A0..BF xx``) together.
+    """Decode malformed UTF-8 like Java's ``new String(bytes, UTF_8)``, which replaces malformed bytes with U+FFFD.
+
+    Python does the same, except for an encoded surrogate (``ED A0..BF xx``): Java replaces its bytes with one U+FFFD.
     """
     return _SURROGATE.sub(b"\xff", raw).decode("utf-8", "replace")
 
 
 def str_at(buf: bytes, offset: int, end: int) -> tuple[str, int]:
-    """Read a string that must not be null. Return it with the offset of its end.
+    """Read a string that must not be null. Return the string and the offset after it.
 
     Raises:
         MarshallingError: The string is null or truncated, or its length is invalid.
@@ -128,7 +135,11 @@ def str_at(buf: bytes, offset: int, end: int) -> tuple[str, int]:
 
 
 def str_or_null_at(buf: bytes, offset: int, end: int) -> tuple[str | None, int]:
-    """Read a string or null, like :func:`bytes_or_null_at`. Malformed UTF-8 is replaced (:func:`text`)."""
+    """Read a string or null, and replace malformed UTF-8 as :func:`text` does. Return it and the offset after it.
+
+    Raises:
+        MarshallingError: The string is truncated, or its length is below -1.
+    """
     value, offset = bytes_or_null_at(buf, offset, end)
     if value is None:
         return None, offset
@@ -139,7 +150,7 @@ def str_or_null_at(buf: bytes, offset: int, end: int) -> tuple[str | None, int]:
 
 
 def bytes_at(buf: bytes, offset: int, end: int) -> tuple[bytes, int]:
-    """Read a buffer that must not be null. Return it with the offset of its end.
+    """Read a buffer that must not be null. Return its bytes and the offset after it.
 
     Raises:
         MarshallingError: The buffer is null or truncated, or its length is invalid.
@@ -151,7 +162,7 @@ def bytes_at(buf: bytes, offset: int, end: int) -> tuple[bytes, int]:
 
 
 def bytes_or_null_at(buf: bytes, offset: int, end: int) -> tuple[bytes | None, int]:
-    """Read a buffer or null. Return it with the offset of its end.
+    """Read a buffer or null. Return its bytes, or None, and the offset after it.
 
     Raises:
         MarshallingError: The buffer is truncated, or its length is below -1.
@@ -169,7 +180,7 @@ def bytes_or_null_at(buf: bytes, offset: int, end: int) -> tuple[bytes | None, i
 
 
 def count_at(buf: bytes, offset: int, end: int) -> int:
-    """Return the count of a vector: -1 for null, otherwise 0 or more.
+    """Read the number of items of a vector. Return -1 for null. Any other negative number is read as 0.
 
     Raises:
         MarshallingError: The count is truncated.
@@ -181,7 +192,7 @@ def count_at(buf: bytes, offset: int, end: int) -> int:
 
 
 def put_str(value: str | None) -> bytes:
-    """Write a string or null."""
+    """Return a string or null in its wire format."""
     if value is None:
         return NULL
     raw = value.encode()
@@ -189,12 +200,12 @@ def put_str(value: str | None) -> bytes:
 
 
 def put_bytes(value: bytes | None) -> bytes:
-    """Write a buffer or null."""
+    """Return a buffer or null in its wire format."""
     return NULL if value is None else pack_int(len(value)) + value
 
 
 def put_strs(values: list[str] | None) -> bytes:
-    """Write a vector of strings or null."""
+    """Return a vector of strings, or null, in its wire format."""
     return NULL if values is None else pack_int(len(values)) + b"".join([put_str(value) for value in values])
 
 
@@ -207,13 +218,13 @@ _READERS: dict[Any, str] = {
 _WRITERS: dict[Any, str] = {str: "put_str", bytes: "put_bytes"}
 
 
-def _fixed_code(hint: Any) -> str | None:
-    """Return the ``struct`` letter of a fixed-size field; None for a field of variable size."""
+def _struct_letter(hint: Any) -> str | None:
+    """Return the ``struct`` letter of a fixed-size field, or None for a field of variable size."""
     meta = get_args(hint)[1] if get_origin(hint) is Annotated else None
     return meta if isinstance(meta, str) else None
 
 
-def _optional(hint: Any) -> tuple[Any, bool]:
+def _split_optional(hint: Any) -> tuple[Any, bool]:
     if get_origin(hint) in (Union, UnionType):
         (inner,) = (arg for arg in get_args(hint) if arg is not NoneType)
         return inner, True
@@ -221,7 +232,7 @@ def _optional(hint: Any) -> tuple[Any, bool]:
 
 
 class _Compiler:
-    """Generates the source of a record's functions, and the globals that it needs."""
+    """A generator of the source of a record's functions, with the global names that the source uses."""
 
     def __init__(self, cls: type[Record], hints: dict[str, Any]) -> None:
         self.cls = cls
@@ -230,19 +241,19 @@ class _Compiler:
         self.reads: list[str] = []
         self.writes: list[str] = []
 
-    def read_fields(self) -> None:
+    def add_fields(self) -> None:
         """Collect the statements that read and write the fields."""
         run: list[tuple[str, str]] = []
         for name, hint in self.hints.items():
-            if code := _fixed_code(hint):
+            if code := _struct_letter(hint):
                 run.append((name, code))
                 continue
-            self.fixed(run)
+            self._add_fixed_fields(run)
             run = []
-            self.variable(name, hint)
-        self.fixed(run)
+            self._add_variable_field(name, hint)
+        self._add_fixed_fields(run)
 
-    def reading(self) -> list[str]:
+    def read_block(self) -> list[str]:
         """Return the statements that read all fields into local names, from *buf* between *offset* and *end*."""
         problem = f"raise MarshallingError(detail='unexpected end of data in {self.cls.__name__}')"
         body = (f"        {line}" for line in [*self.reads, "pass"])
@@ -256,9 +267,9 @@ class _Compiler:
 
     def source(self) -> str:
         """Return the source of the methods that are compiled for the record."""
-        self.read_fields()
+        self.add_fields()
         names = ", ".join(self.hints)
-        reading = self.reading()
+        reading = self.read_block()
         own = "".join(f"self.{name}, " for name in self.hints)
         others = "".join(f"other.{name}, " for name in self.hints)
         parts = [
@@ -281,7 +292,7 @@ class _Compiler:
         ]
         return "\n".join(parts)
 
-    def fixed(self, run: list[tuple[str, str]]) -> None:
+    def _add_fixed_fields(self, run: list[tuple[str, str]]) -> None:
         """Add the statements that read and write neighbouring fixed-size fields with one Struct."""
         if not run:
             return
@@ -291,24 +302,24 @@ class _Compiler:
         self.reads += [f"{', '.join(name for name, _ in run)}, = {tag}_at(buf, offset)", f"offset += {packed.size}"]
         self.writes.append(f"{tag}_pack({', '.join('self.' + name for name, _ in run)})")
 
-    def variable(self, name: str, hint: Any) -> None:
+    def _add_variable_field(self, name: str, hint: Any) -> None:
         """Add the statements that read and write a field whose size depends on its value."""
-        inner, optional = _optional(hint)
+        inner, optional = _split_optional(hint)
         if get_origin(inner) is Annotated and isinstance(codec := get_args(inner)[1], Codec):
             self.env[f"read_{name}"], self.env[f"write_{name}"] = codec.read, codec.write
             self.reads.append(f"{name}, offset = read_{name}(buf, offset, end)")
             self.writes.append(f"write_{name}(self.{name})")
         elif get_origin(inner) is list:
-            self.vector(name, get_args(inner)[0], optional)
+            self._add_vector(name, get_args(inner)[0], optional)
         elif inner in _WRITERS:
-            self.scalar(name, inner, optional)
+            self._add_scalar(name, inner, optional)
         else:
-            self.nested(name, inner)
+            self._add_nested(name, inner)
 
-    def nested(self, name: str, item: type[Record]) -> None:
-        """Read and write a record. Records of fixed size are read inline, because most replies contain a Stat."""
+    def _add_nested(self, name: str, item: type[Record]) -> None:
+        """Add the statements for a field that is a record. A record of fixed size, such as a Stat, is read inline."""
         self.env[f"item_{name}"] = item
-        if all(_fixed_code(hint) for hint in item.fields().values()):
+        if all(_struct_letter(hint) for hint in item.fields().values()):
             packed = combined_struct(item)
             self.env[f"{name}_at"] = packed.unpack_from
             self.reads += [f"{name} = item_{name}(*{name}_at(buf, offset))", f"offset += {packed.size}"]
@@ -316,8 +327,8 @@ class _Compiler:
             self.reads.append(f"{name}, offset = item_{name}.read_from(buf, offset, end)")
         self.writes.append(f"self.{name}.encode()")
 
-    def scalar(self, name: str, kind: type, optional: bool) -> None:
-        """Read a string or buffer inline, because one call for each would cost a fifth of a read request."""
+    def _add_scalar(self, name: str, kind: type, optional: bool) -> None:
+        """Add the statements for a string or buffer. It is read inline, because one call per field costs too much."""
         reader = _READERS[(kind, None) if optional else kind]
         self.reads += ["size, = int_at(buf, offset)", "start = offset + 4", "offset = start + size"]
         self.reads += ["if size < 0 or offset > end:", f"    {name}, offset = {reader}(buf, start - 4, end)", "else:"]
@@ -332,10 +343,10 @@ class _Compiler:
             self.reads.append(f"    {name} = buf[start:offset]")
         self.writes.append(f"{_WRITERS[kind]}(self.{name})")
 
-    def vector(self, name: str, item: Any, optional: bool) -> None:
-        """Read and write a vector: a count, followed by that number of items."""
+    def _add_vector(self, name: str, item: Any, optional: bool) -> None:
+        """Add the statements for a vector: a count, followed by this number of items."""
         self.env[f"item_{name}"] = item
-        kind, nullable = _optional(item)
+        kind, nullable = _split_optional(item)
         reader = _READERS.get((kind, None) if nullable else item) or f"item_{name}.read_from"
         writer = f"{_WRITERS[kind]}(value)" if kind in _WRITERS else "value.encode()"
         null = f"    {name} = None" if optional else f"    raise MarshallingError(detail='the vector {name} is null')"
@@ -348,7 +359,7 @@ class _Compiler:
             f"    {name} = []",
         ]
         self.reads.append("    for _ in range(size):")
-        if kind is str:  # inlined like a single string, because lists of children and of watches are long
+        if kind is str:  # inlined, because lists of children and lists of watches are long
             self.reads += [
                 "        length, = int_at(buf, offset)",
                 "        start = offset + 4",
@@ -374,11 +385,11 @@ StructError = struct.error
 
 
 def combined_struct(*parts: Any) -> struct.Struct:
-    """Return the ``Struct`` of consecutive fixed-size fields. It saves hot paths from repeating a record's declaration.
+    """Return one ``Struct`` for consecutive fixed-size fields, for hot paths that do not create records.
 
     Args:
-        *parts: ``Byte``, ``Int``, ``Long``, ``Bool``, or a record class, which stands for its leading fixed-size
-        fields.
+        *parts: Types of the fields: ``Byte``, ``Int``, ``Long``, ``Bool``, or a record class, which stands for its
+            leading fixed-size fields.
 
     Raises:
         TypeError: A part before the last contains a field of variable size.
@@ -390,7 +401,7 @@ def combined_struct(*parts: Any) -> struct.Struct:
             raise TypeError(f"the fields before {part} must all have a fixed size")
         hints = list(part.fields().values()) if isinstance(part, type) and issubclass(part, Record) else [part]
         for hint in hints:
-            code = _fixed_code(hint)
+            code = _struct_letter(hint)
             if code is None:
                 varies = True
                 break
@@ -400,11 +411,10 @@ def combined_struct(*parts: Any) -> struct.Struct:
 
 @dataclass_transform(eq_default=False)
 def record(cls: type[R]) -> type[R]:
-    """Turn an annotated class into a slotted record with compiled methods.
+    """Turn an annotated class into a record with slots and compiled methods.
 
-    The result is the class that ``dataclass(slots=True)`` would create, with the three functions of :class:`Record`.
-    Each record is compiled when it is first used, because compiling takes half a millisecond per record, and most
-    programs need only a few of the sixty.
+    The result is like a class that ``dataclass(slots=True)`` creates, with the functions of :class:`Record`. A record
+    is compiled when it is first used: this takes half a millisecond, and most programs use few of the sixty records.
     """
     hints = inspect.get_annotations(cls, eval_str=True)
     kept = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
@@ -424,13 +434,13 @@ _compiled: set[type[Record]] = set()
 
 
 class Decoded(dict[bytes, R]):
-    """Records by their bytes: a record that is missing is decoded. Use it for small requests that are repeated.
+    """A cache of decoded records by their bytes, for small requests that are repeated. Missing records are decoded.
 
-    Such a record must not be modified. No entry ever becomes invalid, because equal bytes decode to equal records. Up
-    to 4,096 records of up to 128 bytes each are kept, at most 4 MB. All are discarded when there are more.
+    Callers must not modify the records. Entries never become invalid, because equal bytes decode to equal records. The
+    cache contains up to 4,096 records of up to 128 bytes each, at most 4 MB, and is cleared when it is full.
 
     Args:
-        cls: The record.
+        cls: The class of the records.
     """
 
     def __init__(self, cls: type[R]) -> None:
@@ -447,7 +457,10 @@ class Decoded(dict[bytes, R]):
 
 
 def ensure_compiled(cls: type[R]) -> type[R]:
-    """Compile a record's functions unless they are compiled. Call this before keeping a reference to one of them."""
+    """Compile a record's functions on the first call, and return the class.
+
+    Call this function before you keep a reference to one of the record's functions.
+    """
     if cls in _compiled:
         return cls
     compiler = _Compiler(cls, cls.fields())
@@ -460,13 +473,13 @@ def ensure_compiled(cls: type[R]) -> type[R]:
     return cls
 
 
-class Reading(NamedTuple):
+class ReadStatements(NamedTuple):
     """The statements that read the fields of a record from ``buf``, between ``offset`` and ``end``.
 
     Args:
-        fields: The names of the fields, which are local names after the statements.
+        fields: The names of the fields. The statements assign each field to a local variable of this name.
         text: The statements. They move ``offset`` to the end of the record, or raise MarshallingError.
-        names: The global names that they use, with their values.
+        names: The global names that the statements use, with their values.
     """
 
     fields: tuple[str, ...]
@@ -474,16 +487,16 @@ class Reading(NamedTuple):
     names: dict[str, Any]
 
 
-def read_statements(cls: type[Record]) -> Reading:
+def read_statements(cls: type[Record]) -> ReadStatements:
     """Return the statements that read a record, for a function that uses its fields without creating the record."""
     compiler = _Compiler(cls, cls.fields())
-    compiler.read_fields()
-    text = "\n".join(line.removeprefix("    ") for line in compiler.reading())
+    compiler.add_fields()
+    text = "\n".join(line.removeprefix("    ") for line in compiler.read_block())
     used = {name: value for name, value in compiler.env.items() if re.search(rf"\b{name}\b", text)}
-    return Reading(tuple(compiler.hints), text, used)
+    return ReadStatements(tuple(compiler.hints), text, used)
 
 
 def _execute(source: str, filename: str, env: dict[str, Any]) -> None:
-    """Execute generated source; tracebacks and debuggers show it."""
+    """Execute generated source in *env*, and register it with ``linecache``, so tracebacks and debuggers show it."""
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     exec(compile(source, filename, "exec"), env)

@@ -1,4 +1,4 @@
-"""Clients that hold locks or wait for them, and deadlocks: cycles of sessions that wait for each other."""
+"""Lock holders and waiters, and the search for deadlocks: cycles of sessions that wait for each other."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Final, NamedTuple
 from .hexadecimal import hexadecimal
 from .recipe_names import HEX, UUID
 
-_RANDOM: Final = re.compile(f"{HEX}|{UUID}".encode())
-"""Pattern of random data. Queues and leases recognize their own nodes by such data."""
+_RANDOM_DATA: Final = re.compile(f"{HEX}|{UUID}".encode())
+"""Pattern of random data. Such data lets queues and leases recognise their own nodes, and does not name a client."""
 MAX_VISITS: Final = 1_000_000
-"""Maximum number of sessions that a search visits. With thousands of deadlocked sessions, it may miss some cycles."""
+"""Maximum number of sessions that a search visits. With thousands of deadlocked sessions, some cycles may be missed."""
 MAX_WAITS: Final = 200_000
-"""Maximum number of pairs of a waiter and a holder that a search considers. Each uses up to 1 kB during the search."""
-STEP: Final = 256
-"""Number of sessions or waits of a search between two pauses."""
+"""Maximum number of pairs of a waiter and a holder in a search. Each pair uses up to 1 kB during the search."""
+PAIRS_PER_PAUSE: Final = 256
+"""Number of pairs that a search considers between two pauses."""
 
 
 class LockEntry(NamedTuple):
     """A client that holds a lock or waits for it.
 
     Args:
-        path: Path of its node.
-        shared: Whether it is a reader, which shares the lock with other readers.
-        session_id: Id of its session.
-        data: Data of its node; by default host and process id.
-        since: Time of its request for the lock, in seconds since the epoch, by the server's clock.
-        holds: Whether it holds the lock.
-        czxid: Creation zxid of its node; 0 if unknown. ``Lease.token``, the fencing token, is the zxid of the grant, so
-            it is equal to this number or higher.
+        path: Path of the client's node.
+        shared: Whether the client is a reader, which shares the lock with other readers.
+        session_id: Id of the client's session; 0 if unknown.
+        data: Data of the node; by default the client's host and process id.
+        since: Time of the client's request for the lock, in seconds since the epoch, by the server's clock.
+        holds: Whether the client holds the lock.
+        czxid: Creation zxid of the node; 0 if unknown. The fencing token ``Lease.token`` is the zxid of the grant, so
+            it is never lower than this number.
     """
 
     path: str
@@ -61,12 +61,12 @@ class LockStatus(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """One wait of a circle of clients that wait for each other.
+    """A wait of one client for another client, as a part of a deadlock.
 
     Args:
         lock: Path of the lock that the client waits for.
-        entry: Waiting client.
-        holder: Client that holds *lock*. It is also a member of the circle.
+        entry: The waiting client.
+        holder: The client that holds *lock*. It is also part of the deadlock.
     """
 
     lock: str
@@ -78,24 +78,26 @@ class Wait(NamedTuple):
 
 
 _Waits = dict[int, dict[int, list[Wait]]]
-"""Waits by the id of the waiting session, then by the session that holds the lock: one, or two for different locks."""
+"""The waits of one session for another, by the ids of the waiting and the holding session. For each pair, there are at
+most two waits, for different locks.
+"""
 
 
 def find_cycles(lines: list[LockStatus]) -> list[list[Wait]]:
-    """Find circles of sessions that wait for each other. Each session is in at most one of them."""
+    """Find cycles of sessions that wait for each other. Each session is part of at most one returned cycle."""
     holding = {entry.session_id for line in lines for entry in line.entries if entry.holds}
     waiting = {entry.session_id for line in lines for entry in line.entries if not entry.holds}
-    return [circle for circle in search_circles(lines, holding & waiting) if circle is not None]
+    return [circle for circle in search_cycles(lines, holding & waiting) if circle is not None]
 
 
-def search_circles(lines: Iterable[LockStatus | None], both: Collection[int]) -> Iterator[list[Wait] | None]:
-    """Yield the cycles of :func:`find_cycles`. After each small step yield None, to let the caller pause.
+def search_cycles(lines: Iterable[LockStatus | None], both: Collection[int]) -> Iterator[list[Wait] | None]:
+    """Search like :func:`find_cycles`, but incrementally: yield each cycle, and None after each small step.
 
     Args:
-        lines: The locks. A None among them is passed on, to let the caller pause.
-        both: Ids of the sessions that both hold a lock and wait for one. Only these can be in a cycle.
+        lines: The locks. For each None in this iterable, the search also yields None, to let the caller pause.
+        both: Ids of the sessions that hold a lock and also wait for a lock. Only these can be part of a cycle.
     """
-    waits = yield from _waits(lines, both)
+    waits = yield from _collect_waits(lines, both)
     waiting_for: dict[int, set[int]] = {}
     for session_id, others in waits.items():
         yield None
@@ -104,7 +106,7 @@ def search_circles(lines: Iterable[LockStatus | None], both: Collection[int]) ->
     ends = [session_id for session_id in waiting_for if session_id not in waits]
     visits = 0
     while True:
-        while ends:  # a session that waits only for ends is an end; the sessions that remain are mostly in circles
+        while ends:  # remove sessions that wait for no remaining session; most of the others are in cycles
             end = ends.pop()
             for session_id in waiting_for.pop(end, ()):
                 others = waits.get(session_id, {})
@@ -116,7 +118,7 @@ def search_circles(lines: Iterable[LockStatus | None], both: Collection[int]) ->
             return
         start = next(iter(waits))
         circle: list[Wait] = []
-        for found in _circle_through(start, waits):
+        for found in _search_shortest_cycle(start, waits):
             visits += 1
             circle = found or circle
             yield None
@@ -127,7 +129,7 @@ def search_circles(lines: Iterable[LockStatus | None], both: Collection[int]) ->
             ends.append(session_id)
 
 
-def _waits(lines: Iterable[LockStatus | None], both: Collection[int]) -> Generator[None, None, _Waits]:
+def _collect_waits(lines: Iterable[LockStatus | None], both: Collection[int]) -> Generator[None, None, _Waits]:
     waits: _Waits = {}
     room = MAX_WAITS
     for line in lines:
@@ -141,7 +143,7 @@ def _waits(lines: Iterable[LockStatus | None], both: Collection[int]) -> Generat
             if not room:
                 return waits
             room -= 1
-            if not room % STEP:
+            if not room % PAIRS_PER_PAUSE:
                 yield None
             if waiter.session_id != holder.session_id:
                 between = waits.setdefault(waiter.session_id, {}).setdefault(holder.session_id, [])
@@ -150,9 +152,10 @@ def _waits(lines: Iterable[LockStatus | None], both: Collection[int]) -> Generat
     return waits
 
 
-def _circle_through(start: int, waits: _Waits) -> Iterator[list[Wait] | None]:
-    """Search for the shortest cycle through a session that involves at least two locks. Yield None for each visited
-    session, and finally the cycle, if one exists.
+def _search_shortest_cycle(start: int, waits: _Waits) -> Iterator[list[Wait] | None]:
+    """Search for the shortest cycle through the session *start* that involves at least two locks.
+
+    Yield None for each visited session, and finally the cycle if it exists.
     """
     came_from: dict[int, int] = {}
     pending = deque([start])
@@ -169,13 +172,15 @@ def _circle_through(start: int, waits: _Waits) -> Iterator[list[Wait] | None]:
             while sessions[-1] != start:
                 sessions.append(came_from[sessions[-1]])
             sessions.reverse()
-            if circle := _with_two_locks([waits[session][holder] for session, holder in pairwise([*sessions, start])]):
+            if circle := _choose_waits([waits[session][holder] for session, holder in pairwise([*sessions, start])]):
                 yield circle
                 return
 
 
-def _with_two_locks(steps: list[list[Wait]]) -> list[Wait]:
-    """Return one wait of each step, from at least two locks, since tasks may take turns with one lock; else nothing."""
+def _choose_waits(steps: list[list[Wait]]) -> list[Wait]:
+    """Return one wait for each step of a cycle. The waits must involve at least two locks, because the tasks of one
+    session may take turns with one lock. Return an empty list if that is impossible.
+    """
     circle = [step[0] for step in steps]
     if len({wait.lock for wait in circle}) > 1:
         return circle
@@ -187,12 +192,12 @@ def _with_two_locks(steps: list[list[Wait]]) -> list[Wait]:
 
 
 def client_name(data: bytes) -> str:
-    """Return the name of the client in the data of a node; empty if the data is random."""
-    return "" if _RANDOM.fullmatch(data) else data.decode(errors="replace")
+    """Return the name of the client, which is the data of its node. Return an empty text for random data."""
+    return "" if _RANDOM_DATA.fullmatch(data) else data.decode(errors="replace")
 
 
 def contender_name(entry: LockEntry) -> str:
-    """Return a name for an entry: its data and its session, or the session alone if the data names no process."""
+    """Return a text that identifies a client: its name and session, or only the session of a client without a name."""
     name = client_name(entry.data)
     if not entry.session_id:
         return name or "an unknown client"

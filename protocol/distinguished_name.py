@@ -20,13 +20,15 @@ KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-"""The attributes with a name in RFC 2253. Others are shown as their numbers, with values in hexadecimal."""
-_READ: Final = (
+"""The keywords of RFC 2253 by the number of the attribute. Other attributes are written as their numbers, with
+hexadecimal values.
+"""
+_ACCEPTED_KEYWORDS: Final = (
     *KEYWORDS.values(),
     *("S", "T", "IP", "DNQ", "DNQUALIFIER", "SURNAME", "GIVENNAME", "INITIALS", "GENERATION"),
     *("EMAIL", "EMAILADDRESS", "SERIALNUMBER"),
 )
-"""The names of attributes that are read. Names that are not in RFC 2253 come from Java."""
+"""The keywords that are accepted. In addition to the keywords of RFC 2253, these are the ones that Java accepts."""
 # A name is read piece by piece, and each piece once. Names come from clients, and backtracking would try every way to
 # read an ambiguous name. Possessive quantifiers would also prevent that, but early releases of 3.11 misread them.
 _SPACE: Final = r"[ \n]*"
@@ -34,7 +36,7 @@ _NUMBER: Final = r"[0-2](?:\.[0-9]+)+"
 _HEX: Final = r"\#(?:[0-9a-fA-F]{2})+"
 _ESCAPED: Final = r'\\(?:[0-9a-fA-F]{2}|[,=\n+<>\#;\\" ])'
 _PLAIN: Final = rf'(?:[^,+<>;"\\\#]|{_ESCAPED})(?:[^,+<>;"\\]|{_ESCAPED})*'
-_TYPE: Final = rf"(?i){_SPACE}(?:{'|'.join(_READ)}|(?:OID\.)?{_NUMBER}){_SPACE}={_SPACE}"
+_TYPE: Final = rf"(?i){_SPACE}(?:{'|'.join(_ACCEPTED_KEYWORDS)}|(?:OID\.)?{_NUMBER}){_SPACE}={_SPACE}"
 _VALUE: Final = rf'(?s){_HEX}{_SPACE}|"(?:[^"\\]|\\.)*"{_SPACE}|{_PLAIN}|'
 _WRITTEN_TYPE: Final = rf"(?:{'|'.join(KEYWORDS.values())}|{_NUMBER})=(?! )"
 _WRITTEN_VALUE: Final = rf"(?s){_HEX}|{_PLAIN}|"
@@ -43,27 +45,31 @@ WRITTEN_FORM: Final = "the most specific part first, without spaces between the 
 _SPECIAL: Final = r'[,=+<>#;"\\]'
 
 Attribute = tuple[str, str | bytes]
-"""The number of an attribute, and its value. A value that is not text is bytes, which are shown in hexadecimal."""
+"""The number and the value of an attribute. A binary value is bytes, which are written in hexadecimal."""
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a distinguished name. Java's constructor agrees, except perhaps for texts with control
-    characters or with numbers that no attribute can have.
+    """Return whether a text is a distinguished name. The result is the same as in Java, except perhaps for texts with
+    control characters or with impossible attribute numbers.
     """
-    return not text or all(_parts(text, _TYPE, _VALUE, ",;+"))
+    return not text or all(_split_parts(text, _TYPE, _VALUE, ",;+"))
 
 
 def is_canonical(text: str) -> bool:
-    """Return whether a text is a name in the form that :func:`show` produces. In an ACL, a name in any other form never
-    matches, because names are compared as text.
+    """Return whether a text is a name in the form that :func:`show` produces.
+
+    In an ACL, a name in any other form never matches, because names are compared as text.
     """
-    parts = _parts(text, _WRITTEN_TYPE, _WRITTEN_VALUE, ",+")
+    parts = _split_parts(text, _WRITTEN_TYPE, _WRITTEN_VALUE, ",+")
     return all(part is not None and (part[-1:] != " " or part[-2:-1] == "\\") for part in parts)
 
 
-def _parts(text: str, type_pattern: str, value_pattern: str, separators: str) -> Iterator[str | None]:
-    """Yield the parts of a name, such as ``CN=shop``. The last item is None if the rest is not a part."""
-    types, values = re.compile(type_pattern), re.compile(value_pattern)  # kept by re after the first call
+def _split_parts(text: str, type_pattern: str, value_pattern: str, separators: str) -> Iterator[str | None]:
+    """Yield the parts of a name, such as ``CN=shop``.
+
+    If the remaining text is not a valid part, yield None and stop.
+    """
+    types, values = re.compile(type_pattern), re.compile(value_pattern)  # re caches the compiled patterns
     start = 0
     while (found := types.match(text, start)) is not None:
         value = values.match(text, found.end())
@@ -79,10 +85,11 @@ def _parts(text: str, type_pattern: str, value_pattern: str, separators: str) ->
 
 
 def show(name: Sequence[Sequence[Attribute]]) -> str:
-    """Return the text of a name, the most specific part first.
+    """Return a name as text, with the most specific part first.
 
     Args:
-        name: The parts in the order of a certificate, the most general first. Nearly every part has one attribute.
+        name: The parts in the order of a certificate, with the most general part first. A part may consist of several
+            attributes, but nearly always consists of one.
     """
     return ",".join("+".join(_show_attribute(*attribute) for attribute in part) for part in reversed(name))
 

@@ -1,4 +1,4 @@
-"""The numbers that ZooKeeper sends, except for op codes (``operations.py``) and error codes (``errors.py``)."""
+"""The enumerations of the protocol, except for op codes (``operations.py``) and error codes (``errors.py``)."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ class CreateMode(IntEnum):
     PERSISTENT_SEQUENTIAL_WITH_TTL = 6
 
 
-MODES: Final = frozenset(map(int, CreateMode))
+CREATE_MODES: Final = frozenset(map(int, CreateMode))
 TTL_MODES: Final = frozenset({5, 6})
-PLAIN_MODES: Final = MODES - TTL_MODES
+PLAIN_MODES: Final = CREATE_MODES - TTL_MODES
 """The modes of nodes without a TTL."""
 SEQUENTIAL: Final = 2
-"""The bit of the sequential modes."""
+"""The bit that is set in the sequential modes."""
 EPHEMERAL: Final = 1
-"""The bit of the ephemeral modes, among the plain modes."""
-SEQUENTIAL_MODES: Final = frozenset(mode for mode in MODES if mode & SEQUENTIAL)
+"""The bit that is set in the ephemeral modes. In the TTL modes, it has no such meaning."""
+SEQUENTIAL_MODES: Final = frozenset(mode for mode in CREATE_MODES if mode & SEQUENTIAL)
 EPHEMERAL_MODES: Final = frozenset(mode for mode in PLAIN_MODES if mode & EPHEMERAL)
 MAX_TTL: Final = (1 << 40) - 1
 """The longest TTL, in milliseconds."""
 
 
 def is_ttl_ms(milliseconds: float) -> bool:
-    """Return whether a number of milliseconds can be a TTL: from 1 to :data:`MAX_TTL`."""
+    """Return whether a number of milliseconds is a valid TTL, from 1 to :data:`MAX_TTL`."""
     return 1 <= milliseconds <= MAX_TTL
 
 
 def is_ttl(seconds: float) -> bool:
-    """Return whether a number of seconds can be a TTL."""
+    """Return whether a number of seconds is a valid TTL. See :func:`is_ttl_ms`."""
     return is_ttl_ms(seconds * 1000)
 
 
 class EventType(IntEnum):
     """The change that a watch event reports.
 
-    The server sends 1 to 4. Clients generate the others for their own watchers.
+    The server sends only the types 1 to 4. Clients generate events of the other types for their own watchers.
 
     Source: Watcher.Event.EventType.
     """
@@ -93,7 +93,7 @@ class Perm(IntFlag):
 
 
 PERM_LETTERS: Final = {"c": Perm.CREATE, "d": Perm.DELETE, "r": Perm.READ, "w": Perm.WRITE, "a": Perm.ADMIN}
-"""The letters for permissions in texts, in output order."""
+"""The letters that stand for permissions in texts, in the order of output."""
 
 
 class AddWatchMode(IntEnum):

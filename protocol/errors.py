@@ -1,4 +1,4 @@
-"""Error codes, and one exception class for each.
+"""Error codes, and the exception class for each code.
 
 ::
 
@@ -85,11 +85,11 @@ class ErrorCode(IntEnum):
     THROTTLED_OP = -127
 
 
-_BY_CODE: dict[int, type[ZooKeeperError]] = {}
+_ERRORS_BY_CODE: dict[int, type[ZooKeeperError]] = {}
 
 
 class ZooKeeperError(Exception):
-    """An operation failed.
+    """The base class of errors: an operation failed.
 
     Each subclass declares its code. The first line of its docstring is the default message. With ``python -OO``, which
     discards docstrings, the default message is the name of the class.
@@ -106,7 +106,7 @@ class ZooKeeperError(Exception):
         if code is not None:
             sentence = (cls.__doc__ or "").partition("\n")[0].removesuffix(".")
             cls.code, cls.meaning = code, sentence[:1].lower() + sentence[1:] or cls.__name__
-            _BY_CODE[code] = cls
+            _ERRORS_BY_CODE[code] = cls
 
     def __init__(self, path: str | None = None, detail: str = "") -> None:
         super().__init__(path, detail)
@@ -269,7 +269,7 @@ class ClosedError(ZooKeeperError):
 def error_for(code: int, path: str | None = None) -> ZooKeeperError:
     """Return the exception for the ``err`` field of a reply.
 
-    An unknown number becomes a plain :class:`ZooKeeperError` that contains it.
+    For an unknown code, it is a plain :class:`ZooKeeperError` whose message contains the code.
     """
-    cls = _BY_CODE.get(code)
+    cls = _ERRORS_BY_CODE.get(code)
     return cls(path) if cls is not None else ZooKeeperError(path, f"the server answered with unknown error code {code}")

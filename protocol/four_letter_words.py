@@ -1,4 +1,4 @@
-"""The table of the four-letter commands. A client sends one instead of a handshake, and the answer is plain text.
+"""The table of the four-letter commands. A client sends a command instead of a handshake, and receives plain text.
 
 Source: org.apache.zookeeper.server.command.FourLetterCommands.
 """
@@ -13,8 +13,8 @@ class Word(NamedTuple):
 
     Args:
         name: The four letters.
-        is_urgent: Whether a busy server answers it immediately, because health checks use it.
-        needs_leader: Whether a member of an ensemble answers it only while there is a leader.
+        is_urgent: Whether even a busy server answers the command immediately, because health checks use it.
+        needs_leader: Whether a member of an ensemble answers the command only while the ensemble has a leader.
     """
 
     name: str
@@ -45,8 +45,8 @@ WORDS: Final = {
         Word("wchs"),
     )
 }
-"""Every command by its name."""
-URGENT: Final = frozenset(word.name.encode() for word in WORDS.values() if word.is_urgent)
-"""The commands that a busy server answers immediately, as sent."""
-WITHOUT_LEADER: Final = frozenset(word.name.encode() for word in WORDS.values() if not word.needs_leader)
-"""The commands that a member of an ensemble answers without a leader, as sent."""
+"""The commands by name."""
+URGENT_COMMANDS: Final = frozenset(word.name.encode() for word in WORDS.values() if word.is_urgent)
+"""The commands, as bytes, that even a busy server answers immediately."""
+LEADERLESS_COMMANDS: Final = frozenset(word.name.encode() for word in WORDS.values() if not word.needs_leader)
+"""The commands, as bytes, that a member of an ensemble answers even without a leader."""

@@ -14,12 +14,12 @@ from .errors import MarshallingError
 
 
 def frame(payload: bytes) -> bytes:
-    """Return a payload with its length in front."""
+    """Return a payload as a frame: its length in four bytes, followed by the payload."""
     return pack_int(len(payload)) + payload
 
 
 class Frames:
-    """Splits a byte stream into payloads.
+    """A splitter of a byte stream into the payloads of its frames.
 
     Args:
         limit: Maximum length of a payload in bytes; None for no limit.
@@ -38,7 +38,7 @@ class Frames:
         """
         size = len(data)
         self._missing -= size
-        if self._missing > 0:  # the parts are joined only once, so a frame of n bytes costs O(n)
+        if self._missing > 0:  # joined once, when the frame is complete, so a frame of n bytes costs O(n)
             self._parts.append(data)
             return []
         if self._parts:
@@ -63,12 +63,16 @@ class Frames:
         return payloads
 
 
-_HTTP: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"PRI ", b"CONN")
+_HTTP_PREFIXES: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"PRI ", b"CONN")
 
 
-def other_protocol(length: int) -> str | None:
-    """Return the protocol whose first four bytes were read as the length of a first frame; None if it is unknown."""
+def guess_protocol(length: int) -> str | None:
+    """Guess the protocol of a peer from its first four bytes, which were read as a frame length.
+
+    Returns:
+        ``TLS`` or ``HTTP``, or None for any other protocol.
+    """
     first = (length & 0xFFFFFFFF).to_bytes(4, "big")
     if first.startswith(b"\x16\x03"):
         return "TLS"
-    return "HTTP" if first in _HTTP else None
+    return "HTTP" if first in _HTTP_PREFIXES else None

@@ -40,7 +40,7 @@ class _Response(Record):
 
 
 @record
-class _Flag(Record):
+class _ReadOnlyFlag(Record):
     readOnly: Bool
 
 
@@ -52,7 +52,7 @@ class ConnectRequest(NamedTuple):
         timeout_ms: Requested session timeout in milliseconds.
         session_id: The session to resume; 0 for a new session.
         password: The session's password, which proves that the session belongs to the client.
-        read_only: Whether the client accepts a server in read-only mode; None for clients too old to send this.
+        read_only: Whether the client accepts a server in read-only mode; None if the client did not send the field.
     """
 
     last_zxid_seen: int = 0
@@ -63,24 +63,24 @@ class ConnectRequest(NamedTuple):
 
     @classmethod
     def decode(cls, buf: bytes, offset: int = 0, end: int | None = None) -> ConnectRequest:
-        """Read the payload of the first frame. Bytes after it are ignored.
+        """Decode a connect request, the payload of a client's first frame. Bytes after the request are ignored.
 
         Raises:
             MarshallingError: The payload is truncated, or the length of the password is invalid.
         """
         end = len(buf) if end is None else end
-        if end - offset == _USUAL_REQUEST.size:  # as from all clients since 3.4: one call instead of six
+        if end - offset == _USUAL_REQUEST.size:  # sent by all clients since 3.4; decoded by one call instead of six
             _, zxid, timeout_ms, session_id, size, password, read_only = _USUAL_REQUEST.unpack_from(buf, offset)
             if size == len(password):
                 return cls(zxid, timeout_ms, session_id, password, read_only)
         record, offset = _Request.read_from(buf, offset, end)
-        read_only = _Flag.decode(buf, offset, end).readOnly if offset < end else None
+        read_only = _ReadOnlyFlag.decode(buf, offset, end).readOnly if offset < end else None
         return cls(record.lastZxidSeen, record.timeOut, record.sessionId, record.passwd, read_only)
 
     def encode(self) -> bytes:
-        """Write the payload of the first frame."""
+        """Return the payload of the client's first frame."""
         record = _Request(0, self.last_zxid_seen, self.timeout_ms, self.session_id, self.password).encode()
-        return record if self.read_only is None else record + _Flag(self.read_only).encode()
+        return record if self.read_only is None else record + _ReadOnlyFlag(self.read_only).encode()
 
 
 class ConnectResponse(NamedTuple):
@@ -100,20 +100,20 @@ class ConnectResponse(NamedTuple):
 
     @classmethod
     def decode(cls, buf: bytes, offset: int = 0, end: int | None = None) -> ConnectResponse:
-        """Read the payload of the server's first frame.
+        """Decode a connect response, the payload of the server's first frame.
 
         Raises:
-            MarshallingError: The payload is too short.
+            MarshallingError: The payload is truncated, or the length of the password is invalid.
         """
         end = len(buf) if end is None else end
         record, offset = _Response.read_from(buf, offset, end)
-        read_only = _Flag.decode(buf, offset, end).readOnly if offset < end else None
+        read_only = _ReadOnlyFlag.decode(buf, offset, end).readOnly if offset < end else None
         return cls(record.timeOut, record.sessionId, record.passwd, read_only)
 
     def encode(self) -> bytes:
-        """Write the payload of the server's first frame."""
+        """Return the payload of the server's first frame."""
         password = self.password
         if self.read_only is not None and password is not None and len(password) == 16:
             return _USUAL_RESPONSE.pack(0, self.timeout_ms, self.session_id, 16, password, self.read_only)
         record = _Response(0, self.timeout_ms, self.session_id, self.password).encode()
-        return record if self.read_only is None else record + _Flag(self.read_only).encode()
+        return record if self.read_only is None else record + _ReadOnlyFlag(self.read_only).encode()

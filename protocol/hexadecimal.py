@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def hexadecimal(number: int) -> str:
-    """Return a zxid or session id as ZooKeeper writes it: ``0x`` and its 64 bits, without a sign.
+    """Return a zxid or session id as ZooKeeper writes it: ``0x`` and the 64 bits as an unsigned number.
 
     Source: Long.toHexString, in ZooKeeper's messages and commands.
     """
@@ -12,5 +12,5 @@ def hexadecimal(number: int) -> str:
 
 
 def to_signed_64(number: int) -> int:
-    """Return the number from -2**63 to 2**63 - 1 with the same 64 bits, like Java's long."""
+    """Wrap a number around to a signed number of 64 bits, as Java's long does."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

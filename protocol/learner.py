@@ -1,7 +1,7 @@
 """The protocol between a leader and its learners, on a quorum port: packets, their payloads, and a leader's snapshot.
 
-The stream of each direction is a sequence of packets without a frame around them. After a packet of type SNAP, the
-leader sends its snapshot, which is not a packet::
+Each direction is a stream of packets without frames. After a packet of type SNAP, the leader sends its snapshot, which
+is not a packet::
 
     int count, SessionTimeout * count      the sessions
     int count, AclEntry * count            the ACL lists, except for the list with key -1
@@ -73,14 +73,14 @@ class PacketType(IntEnum):
 
 
 PROTOCOL_VERSION: Final = 0x10000
-"""The version of the protocol since ZooKeeper 3.4: Zab 1.0."""
+"""The version of the protocol (Zab 1.0), which has not changed since ZooKeeper 3.4."""
 MAX_IDS: Final = 1_000
 """Maximum number of identities in a packet."""
 
 
 @record
 class Packet(Record):
-    """A packet (QuorumPacket). ``authinfo`` is null except in a REQUEST."""
+    """A packet between a leader and a learner (QuorumPacket). ``authinfo`` is null except in a REQUEST."""
 
     type: Int
     zxid: Long
@@ -106,7 +106,7 @@ class LeaderInfo(Record):
 
 @record
 class EpochAck(Record):
-    """The epoch of the last NEWLEADER, or -1 if the learner has accepted the new epoch before."""
+    """The learner's epoch, set by the last NEWLEADER; -1 if the learner had already accepted the new epoch."""
 
     epoch: Int
 
@@ -121,7 +121,7 @@ class SessionTimeout(Record):
 
 @record
 class SessionValidity(Record):
-    """The answer to a REVALIDATE: whether the session is alive. If so, it belongs to this learner."""
+    """The reply to a REVALIDATE: whether the session is alive. If so, this learner now serves the session."""
 
     session: Long
     valid: Bool
@@ -129,7 +129,7 @@ class SessionValidity(Record):
 
 @record
 class ForwardedRequest(Record):
-    """The head of a REQUEST: the session, the client's xid and the op code. The body of the request follows."""
+    """The first part of the data of a REQUEST: session, xid and op code. The body of the client's request follows."""
 
     session: Long
     cxid: Int
@@ -138,14 +138,14 @@ class ForwardedRequest(Record):
 
 @record
 class DesignatedLeader(Record):
-    """The head of COMMITANDACTIVATE and INFORMANDACTIVATE: the number of the server that is to lead."""
+    """The first part of the data of COMMITANDACTIVATE and INFORMANDACTIVATE: the number of the designated leader."""
 
     sid: Long
 
 
 @record
 class AclEntry(Record):
-    """The key that nodes of a snapshot refer to, and its ACL list."""
+    """An ACL list of a snapshot, with the key that nodes use to refer to it."""
 
     key: Long
     acl: Acls
@@ -153,7 +153,7 @@ class AclEntry(Record):
 
 @record
 class SnapshotNode(Record):
-    """A node of a snapshot. ``creates`` is the number of children that were ever created."""
+    """A node of a snapshot. ``acl`` is a key, and ``creates`` is the number of children that were ever created."""
 
     path: str
     data: bytes | None
@@ -171,26 +171,26 @@ class SnapshotNode(Record):
 
 @record
 class SnapshotEnd(Record):
-    """The two strings that end a snapshot (:data:`END`)."""
+    """The two strings that end a snapshot (:data:`SNAPSHOT_END`)."""
 
     path: str
     signature: str
 
 
-END: Final = SnapshotEnd("/", "BenWasHere")
+SNAPSHOT_END: Final = SnapshotEnd("/", "BenWasHere")
 
 
 LeaderItem = Packet | SessionTimeout | AclEntry | SnapshotNode | SnapshotEnd
-"""A part of a leader's stream. All except packets are parts of a snapshot."""
-_LAST_PATH: Final = put_str(END.path)
+"""An item of a leader's stream: a packet, or a part of a snapshot."""
+_LAST_PATH: Final = put_str(SNAPSHOT_END.path)
 _STAT_SIZE: Final = 68
-"""Bytes of a node after its data: the ACL key and the numbers of its Stat."""
+"""Number of bytes of a node after its data: the ACL key and the numbers of its Stat."""
 
 
 class LearnerStream:
-    """Splits the bytes of one direction of a connection into packets and, from a leader, the parts of snapshots.
+    """A splitter of one direction of a connection into packets and, from a leader, the parts of snapshots.
 
-    A long item is joined once, so an item of n bytes costs O(n), regardless of the number of pieces.
+    The received pieces of a long item are joined once, so an item of n bytes costs O(n).
 
     Args:
         limit: Maximum size of a string or buffer in bytes.
@@ -203,15 +203,15 @@ class LearnerStream:
         self._parts: list[bytes] = []
         self._buf, self._offset, self._size = b"", 0, 0
         self._needed = 1
-        self._start = 0  # position of _buf in the stream, for errors
+        self._start = 0  # position of _buf in the stream, for error messages
         self._items = self._read_all()
 
     def feed(self, data: bytes) -> Iterator[LeaderItem]:
         """Receive bytes, and yield the items that they complete.
 
         Raises:
-            MarshallingError: The bytes are not such a stream, or a length exceeds the limit. The stream cannot be
-                continued after that.
+            MarshallingError: The bytes are not a valid stream, or a length exceeds the limit. The stream cannot be
+                continued after this error.
         """
         self._parts.append(data)
         self._size += len(data)
@@ -225,13 +225,13 @@ class LearnerStream:
 
     @property
     def buffered(self) -> int:
-        """The number of received bytes that do not complete an item yet."""
+        """The number of received bytes of an incomplete item."""
         return self._size - self._offset
 
     def _read_all(self) -> Iterator[LeaderItem | None]:
         """Yield the items, and None each time when more bytes are needed."""
         while True:
-            end = yield from self._until(self._end_of_packet)
+            end = yield from self._wait_for_end(self._end_of_packet)
             packet, self._offset = Packet.read_from(self._buf, self._offset, end)
             yield packet
             if self._from_leader and packet.type == PacketType.SNAP:
@@ -239,32 +239,32 @@ class LearnerStream:
 
     def _read_snapshot(self) -> Iterator[LeaderItem | None]:
         for kind, end_of_entry in ((SessionTimeout, self._end_of_session), (AclEntry, self._end_of_acl)):
-            yield from self._until(lambda: self._offset + 4)
+            yield from self._wait_for_end(lambda: self._offset + 4)
             (count,) = int_at(self._buf, self._offset)
             if count < 0:
                 raise self._invalid("count of entries", count)
             self._offset += 4
             for _ in range(count):
-                end = yield from self._until(end_of_entry)
+                end = yield from self._wait_for_end(end_of_entry)
                 entry, self._offset = kind.read_from(self._buf, self._offset, end)
                 yield entry
         while True:
-            yield from self._until(lambda: self._offset + len(_LAST_PATH))
+            yield from self._wait_for_end(lambda: self._offset + len(_LAST_PATH))
             if self._buf.startswith(_LAST_PATH, self._offset):
                 break
-            end = yield from self._until(self._end_of_node)
+            end = yield from self._wait_for_end(self._end_of_node)
             node, self._offset = SnapshotNode.read_from(self._buf, self._offset, end)
             yield node
-        end = yield from self._until(lambda: self._end_of_buffer(self._offset + len(_LAST_PATH)))
+        end = yield from self._wait_for_end(lambda: self._end_of_buffer(self._offset + len(_LAST_PATH)))
         last, self._offset = SnapshotEnd.read_from(self._buf, self._offset, end)
-        if last != END:
-            raise MarshallingError(detail=f"the snapshot ends with {last.signature!r}, not {END.signature!r}")
+        if last != SNAPSHOT_END:
+            raise MarshallingError(detail=f"the snapshot ends with {last.signature!r}, not {SNAPSHOT_END.signature!r}")
         yield last
 
-    # --- where an item ends; beyond the received bytes if it is incomplete ---
+    # --- ends of items: each method returns a position after the received bytes if the item is incomplete ---
 
-    def _until(self, find_end: Callable[[], int]) -> Generator[None, None, int]:
-        """Yield None until an item is complete. Return the position of its end."""
+    def _wait_for_end(self, find_end: Callable[[], int]) -> Generator[None, None, int]:
+        """Yield None until an item is complete, and return the position of its end."""
         while (end := find_end()) > self._size:
             self._needed = end - self._offset
             yield None
@@ -275,7 +275,7 @@ class LearnerStream:
         if self._size - self._offset >= 4:
             (kind,) = int_at(self._buf, self._offset)
             if kind not in _TYPES:
-                raise MarshallingError(detail=f"{self._guess(kind)} {self._span_text()}")
+                raise MarshallingError(detail=f"{self._explain_unknown_type(kind)} {self._position_text()}")
         end = self._end_of_buffer(self._offset + 12)
         if end + 4 > self._size:
             return end + 4
@@ -307,7 +307,7 @@ class LearnerStream:
         return self._end_of_buffer(self._end_of_buffer(self._offset)) + _STAT_SIZE
 
     def _end_of_buffer(self, start: int) -> int:
-        """Return the end of a string or buffer, or of its length if that is incomplete."""
+        """Return the end of a string or buffer. While its length is incomplete, return the end of the length."""
         if start + 4 > self._size:
             return start + 4
         (length,) = int_at(self._buf, start)
@@ -316,14 +316,14 @@ class LearnerStream:
         end: int = start + 4 + max(length, 0)
         return end
 
-    def _invalid(self, what: str, value: int) -> MarshallingError:
-        return MarshallingError(detail=f"invalid {what}: {value} {self._span_text()}")
+    def _invalid(self, field: str, value: int) -> MarshallingError:
+        return MarshallingError(detail=f"invalid {field}: {value} {self._position_text()}")
 
-    def _span_text(self) -> str:
+    def _position_text(self) -> str:
         return f"at byte {self._start + self._offset} of the stream"
 
-    def _guess(self, kind: int) -> str:
-        """Return the problem with the first four bytes of a packet, and its likely cause."""
+    def _explain_unknown_type(self, kind: int) -> str:
+        """Return a description of an unknown packet type, with its likely cause."""
         if kind >> 16 == _TLS_ALERT and not self._start + self._offset:
             return "the port expects TLS, not a plain connection (sslQuorum)"
         return f"unknown packet type {kind}; this may not be a quorum port of ZooKeeper"
@@ -333,13 +333,13 @@ _TYPES: Final = frozenset(map(int, PacketType))
 _TLS_ALERT: Final = 0x1503
 
 
-def snapshot_table(entries: list[SessionTimeout] | list[AclEntry]) -> bytes:
-    """Write the sessions or the ACL lists of a snapshot."""
+def encode_snapshot_table(entries: list[SessionTimeout] | list[AclEntry]) -> bytes:
+    """Return the encoded sessions or ACL lists of a snapshot: their number and the records."""
     return pack_int(len(entries)) + b"".join([entry.encode() for entry in entries])
 
 
-def read_touched(data: bytes | None) -> list[SessionTimeout]:
-    """Read the sessions in the PING of a learner.
+def read_touched_sessions(data: bytes | None) -> list[SessionTimeout]:
+    """Return the active sessions in the data of a learner's PING, with their timeouts.
 
     Raises:
         MarshallingError: The data is truncated.

@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 
 PARTICIPANT: Final = "participant"
 OBSERVER: Final = "observer"
-FORM: Final = "host:port:port[:role][;[host:]port]"
-_LINE: Final = re.compile(
+LINE_FORM: Final = "host:port:port[:role][;[host:]port]"
+_LINE_PATTERN: Final = re.compile(
     r"(?P<quorum>(?:\[[^\]]+\]|[^:;|\[\]]+):\d+:\d+)(?::(?P<role>\w+))?"
     r"(?:;(?:(?P<host>\[[^\]]+\]|[^:;|\[\]]*):)?(?P<port>\d+))?(?P<rest>[;|].*)?"
 )
 
 Members = dict[int, str]
-"""The line of each member after ``server.N=``, by its number."""
+"""The values of the ``server.N`` keys by the number N of the member."""
 
 
 class MemberLine(NamedTuple):
@@ -29,10 +29,10 @@ class MemberLine(NamedTuple):
 
     Args:
         quorum: Host and ports for traffic between members, as ``host:port:port``.
-        role: ``participant`` or ``observer``.
-        host: Host for clients, with the brackets of an IPv6 address. None if the line has none.
-        port: Port for clients. None if the line has none.
-        rest: The rest of the line: further addresses, or text that is ignored.
+        role: ``participant`` (the default) or ``observer``.
+        host: Host for clients, with the brackets of an IPv6 address; None if the line contains no such host.
+        port: Port for clients; None if the line contains no such port.
+        rest: The remaining text, such as further addresses after ``|``.
     """
 
     quorum: str
@@ -43,25 +43,25 @@ class MemberLine(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> MemberLine:
-        """Parse a line.
+        """Parse the value of a ``server.N`` key.
 
         Raises:
-            ValueError: The line does not have this form, or the role is unknown.
+            ValueError: The value is not of the form ``host:port:port[:role][;[host:]port]``, or the role is unknown.
         """
-        match = _LINE.fullmatch(text)
+        match = _LINE_PATTERN.fullmatch(text)
         role = ((match and match["role"]) or PARTICIPANT).lower()
         if match is None or role not in (PARTICIPANT, OBSERVER):
-            raise ValueError(f"expected {FORM}, found {text!r}")
+            raise ValueError(f"expected {LINE_FORM}, found {text!r}")
         return cls(match["quorum"], role, match["host"] or None, match["port"], match["rest"] or "")
 
 
 def voter_numbers(members: Members) -> list[int]:
-    """Return the numbers of the members that vote."""
+    """Return the numbers of the members that vote: all except observers."""
     return [number for number, line in members.items() if not re.search(r":observer(;|$)", line)]
 
 
 def encode_config(members: Members, version: int) -> bytes:
-    """Return the data of ``/zookeeper/config``. The last line is the version, in hexadecimal."""
+    """Return the data of ``/zookeeper/config``: a line for each member, and the version as a hexadecimal number."""
     return (
         "".join(f"server.{number}={line}\n" for number, line in sorted(members.items())).encode()
         + b"version=%x" % version

@@ -24,16 +24,18 @@ WRITES: Final = frozenset(OpCode(row.code) for row in OPERATIONS.values() if row
 READS: Final = frozenset(OpCode(row.code) for row in OPERATIONS.values() if row.in_multi_read)
 """The operations that a multiRead may contain."""
 
-_KINDS: Final = {int(op): (op, request) for op in WRITES | READS if (request := OPERATIONS[op].request) is not None}
+_OPERATION_TYPES: Final = {
+    int(op): (op, request) for op in WRITES | READS if (request := OPERATIONS[op].request) is not None
+}
 
 
 def encode_operations(operations: list[tuple[OpCode, Record]]) -> bytes:
-    """Write the body of a multi or multiRead request."""
+    """Return the encoded body of a multi or multiRead request."""
     return b"".join([MultiHeader(op, False, -1).encode() + body.encode() for op, body in operations]) + END
 
 
 def iter_operations(buf: bytes, offset: int, end: int, allowed: frozenset[OpCode]) -> Iterator[tuple[OpCode, Record]]:
-    """Yield the operations of a multi or multiRead request, each as it is read.
+    """Yield the operations of a multi or multiRead request lazily: an error is raised only when it is reached.
 
     Raises:
         MarshallingError: An operation is not in *allowed* or cannot be decoded, or the final header is missing.
@@ -47,16 +49,16 @@ def iter_operations(buf: bytes, offset: int, end: int, allowed: frozenset[OpCode
         if kind not in allowed:
             request_name = "multiRead" if allowed is READS else "multi"
             raise MarshallingError(detail=f"operation {kind} is not allowed in a {request_name}")
-        op, request = _KINDS[kind]
+        op, request = _OPERATION_TYPES[kind]
         body, offset = request.read_from(buf, offset + 9, end)
         yield op, body
 
 
 def read_operations(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, Record]]:
-    """Return the operations of a multi.
+    """Return the operations of a multi request.
 
     Raises:
-        MarshallingError: An operation is not a write or cannot be decoded, or the final header is missing.
+        MarshallingError: An operation is not allowed in a multi or cannot be decoded, or the final header is missing.
     """
     return list(iter_operations(buf, offset, end, WRITES))
 
@@ -65,7 +67,7 @@ def iter_reads(buf: bytes, offset: int, end: int) -> Iterator[tuple[OpCode, str 
     """Yield the operations of a multiRead request with their paths, which may be null.
 
     Raises:
-        MarshallingError: An operation is not a read or cannot be decoded, or the final header is missing.
+        MarshallingError: An operation is not allowed in a multiRead or is truncated, or the final header is missing.
     """
     while True:
         if offset + 9 > end:
@@ -79,24 +81,25 @@ def iter_reads(buf: bytes, offset: int, end: int) -> Iterator[tuple[OpCode, str 
         if offset >= end:
             raise MarshallingError(detail="unexpected end of data in a read of a multiRead")
         yield OpCode(kind), path
-        offset += 1  # the watch flag, which a multiRead ignores
+        offset += 1  # skip the watch flag, which a multiRead ignores
 
 
-def result(kind: int, body: bytes) -> bytes:
-    """Write the result of an operation that succeeded."""
+def encode_result(kind: int, body: bytes) -> bytes:
+    """Return the encoded result of an operation that succeeded. *body* is the encoded response."""
     return MultiHeader(kind, False, 0).encode() + body
 
 
-def error_result(code: int) -> bytes:
-    """Write the result of an operation that failed or was not tried. The code is written twice."""
+def encode_error_result(code: int) -> bytes:
+    """Return the encoded result of an operation that failed or was not tried. Header and body contain the code."""
     return MultiHeader(-1, False, code).encode() + ErrorResponse(code).encode()
 
 
 def decode_results(buf: bytes, offset: int = 0) -> list[tuple[int, Record]]:
-    """Read the body of a multi or multiRead reply.
+    """Decode the body of a multi or multiRead reply.
 
     Returns:
-        The result type and the response record of each operation. For type -1 that is an :class:`ErrorResponse`.
+        The result type and the response record of each operation. For type -1, the record is an
+        :class:`ErrorResponse`.
 
     Raises:
         MarshallingError: A result type is unknown, or a result is truncated.

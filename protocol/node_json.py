@@ -1,10 +1,15 @@
-"""The human-readable JSON format of nodes, for exports from a server or a data directory, and for loading them.
+"""The human-readable JSON format of nodes, for exports of a server or a data directory, and for loading such files.
 
-A node is written as its data: text, null, or ``{"base64": "..."}`` if the data is not UTF-8. A node with settings is an
-object with ``$data`` (or ``$base64``), ``$ttl`` (seconds), ``$container``, ``$acl`` (a list of
-``scheme:id:permissions``, with letters, or a number for other bits or none) and ``$children_created`` (the number of
-children created before the current ones). Its other keys are its children by name, so input may be nested. Output has
-one key for each path.
+A node is written as its data: text, null, or ``{"base64": "..."}`` if the data is not UTF-8. A node with settings is
+written as an object with these keys:
+
+- ``$data`` or ``$base64``: its data.
+- ``$ttl``: its time to live, in seconds.
+- ``$container``: whether it is a container.
+- ``$acl``: a list of ``scheme:id:permissions``. Permissions are letters, or a number if letters cannot express them.
+- ``$children_created``: the number of children that were created before the current ones.
+
+All other keys of the object are names of children, so input may be nested. Output contains one key for each path.
 """
 
 from __future__ import annotations
@@ -17,15 +22,15 @@ from .acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
 from .enums import PERM_LETTERS
 from .node_spec import node_problem
 
-_SETTINGS: Final = ("$data", "$base64", "$ttl", "$container", "$acl", "$children_created")
+_SETTING_KEYS: Final = ("$data", "$base64", "$ttl", "$container", "$acl", "$children_created")
 
 
 class NodeJsonError(ValueError):
-    """JSON that does not describe nodes."""
+    """The error for JSON that does not describe nodes."""
 
 
 class JsonNode(NamedTuple):
-    """A node in JSON.
+    """A node of a JSON file, without its path and its children.
 
     Args:
         data: Data of the node; None for null.
@@ -46,7 +51,7 @@ class JsonNode(NamedTuple):
 
 
 def parse_data(value: object) -> bytes | None:
-    """Return the data of a JSON value.
+    """Return the data of a node that a JSON value describes.
 
     Raises:
         NodeJsonError: The value is not text, null or ``{"base64": "..."}``.
@@ -66,11 +71,11 @@ def parse_data(value: object) -> bytes | None:
     raise NodeJsonError(f'data must be text, null, or {{"base64": "..."}}, not {value!r}')
 
 
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of a JSON object, as *object_pairs_hook* of the parser.
+def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a dictionary, and reject duplicate keys. Use this as the *object_pairs_hook* of a parser.
 
     Raises:
-        NodeJsonError: A name occurs twice.
+        NodeJsonError: A key occurs twice.
     """
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -80,8 +85,9 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_tree(value: object, path: str = "") -> dict[str, Any]:
-    """Check that a JSON value is an object whose keys are paths or names of nodes, and return it. The nodes themselves
-    are not checked.
+    """Check that a JSON value is an object whose keys can be paths or names of nodes. Return the object.
+
+    The nodes themselves are not checked.
 
     Raises:
         NodeJsonError: The value is not an object, or a key starts with ``$``.
@@ -95,7 +101,7 @@ def check_tree(value: object, path: str = "") -> dict[str, Any]:
 
 
 def parse_node(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
-    """Return the node that a JSON value describes, and its children.
+    """Return the node that a JSON value describes, and the JSON values of its children by name.
 
     Raises:
         NodeJsonError: The value does not describe a node.
@@ -106,8 +112,8 @@ def parse_node(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
         except NodeJsonError as error:
             raise NodeJsonError(f"{path}: {error}") from None
     settings = {name: value[name] for name in value if name.startswith("$")}
-    if unknown := sorted(set(settings) - set(_SETTINGS)):
-        raise NodeJsonError(f"{path}: keys must be {', '.join(_SETTINGS)} or children, not {', '.join(unknown)}")
+    if unknown := sorted(set(settings) - set(_SETTING_KEYS)):
+        raise NodeJsonError(f"{path}: keys must be {', '.join(_SETTING_KEYS)} or children, not {', '.join(unknown)}")
     container, ttl = settings.get("$container", False), settings.get("$ttl")
     encoded = {"base64": settings["$base64"]} if "$base64" in settings else settings.get("$data", "")
     acl = parse_acl(settings["$acl"], path) if "$acl" in settings else None
@@ -133,7 +139,7 @@ def parse_acl(value: object, path: str) -> AclList:
     for entry in value if isinstance(value, list) else [value]:
         scheme, colon, rest = entry.partition(":") if isinstance(entry, str) else ("", "", "")
         name, second, letters = rest.rpartition(":")
-        if not colon or not second or (perms := _permissions(letters)) is None:
+        if not colon or not second or (perms := _parse_permissions(letters)) is None:
             raise NodeJsonError(
                 f"{path}: $acl must be scheme:id:permissions, such as world:anyone:cdrwa, not {entry!r}"
             )
@@ -141,8 +147,8 @@ def parse_acl(value: object, path: str) -> AclList:
     return tuple(entries)
 
 
-def _permissions(text: str) -> int | None:
-    """Return the permissions that letters, or a number of 32 bits, describe; None if the text is invalid."""
+def _parse_permissions(text: str) -> int | None:
+    """Parse permissions: letters, or a decimal number of 32 bits. Return None if the text is neither."""
     if re.fullmatch(r"-?[0-9]{1,10}", text) and -(1 << 31) <= int(text) < 1 << 31:
         return int(text)
     if not text or set(text) - set(PERM_LETTERS):
@@ -154,7 +160,7 @@ def _permissions(text: str) -> int | None:
 
 
 def data_json(data: bytes) -> str | dict[str, str]:
-    """Return data as JSON."""
+    """Return the JSON value for the data of a node: text, or an object with base64 if the data is not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -162,18 +168,18 @@ def data_json(data: bytes) -> str | dict[str, str]:
 
 
 def perms_text(perms: int) -> str:
-    """Return permissions as letters, or as a number if there are other bits or none."""
+    """Return permissions as letters. If letters cannot express them, return a decimal number."""
     letters = "".join(letter for letter, permission in PERM_LETTERS.items() if perms & permission)
     return letters if letters and not perms & ~sum(PERM_LETTERS.values()) else str(int(perms))
 
 
 def acl_text(acl: ACL) -> str:
-    """Return an entry of an ACL list as text."""
+    """Return an entry of an ACL list as ``scheme:id:permissions``."""
     return f"{acl.id.scheme}:{acl.id.id}:{perms_text(acl.perms)}"
 
 
 def node_json(node: JsonNode) -> Any:
-    """Return a node, without its children, in the form that :func:`parse_node` reads."""
+    """Return the JSON value that :func:`parse_node` reads as this node, without children."""
     encoded = None if node.data is None else data_json(node.data)
     settings: dict[str, Any] = {"$base64": encoded["base64"]} if isinstance(encoded, dict) else {"$data": encoded}
     if node.ttl is not None:

@@ -1,4 +1,4 @@
-"""The check of the values of a new node, shared by JSON files, dumps and tests."""
+"""The check of the values of a new node, for nodes in JSON files, in dumps and in calls of tests."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from .enums import MAX_TTL, is_ttl
 
 
 def node_problem(data: object, ttl: object, container: object, children_created: object) -> str | None:
-    """Return the reason why a node with these values is invalid; None if it is valid.
+    """Return the reason why a node with these values is invalid, or None if the node is valid.
 
     Args:
-        data: Bytes, or None.
+        data: Data of the node, which must be bytes or None.
         ttl: Time to live without a change, in seconds; None for a node without a ttl.
         container: Whether the node is a container, which cannot have a ttl.
         children_created: Number of children that were created below the node before its current children (32 bits).

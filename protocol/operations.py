@@ -1,4 +1,4 @@
-"""The table of operations. It is the common source for server, client, faults and documentation.
+"""The table of operations, the common source for the server, the client, faults in tests and the documentation.
 
 A new operation needs a row here, its records, and a handler in ``server/core/ops``: ``@reads``, or for a write
 ``@writes``, ``@applies`` and a transaction record. Inside a multi it also needs a member of :class:`OpCode`. The row
@@ -57,8 +57,10 @@ class OpCode(IntEnum):
     WHO_AM_I = 107
 
 
-Changes = Literal["create", "set", "delete", "acl", "several", ""]
-"""The effect of an operation: it changes a node, the data or the ACL of a node, several of these, or no node."""
+ChangeKind = Literal["create", "set", "delete", "acl", "several", ""]
+"""The effect of an operation on the tree: it creates or deletes a node, or replaces the data (``set``) or the ACL list
+of a node. ``several`` stands for any number of these changes, and the empty text for none.
+"""
 
 
 class Operation(NamedTuple):
@@ -67,19 +69,19 @@ class Operation(NamedTuple):
     Args:
         code: The op code.
         name: ZooKeeper's name of the operation.
-        since: The first release with the operation.
+        since: The first release of ZooKeeper that supports the operation.
         short: Abbreviation that ``cons`` shows for the last operation of a connection; empty if it shows ``NA``.
-        request: Record of the request's body; None if the body is a list (multi) or there is no such request.
+        request: Record of the request's body; None if the body is a list (multi), or the server does not decode it.
         response: Record of the reply's body; None if the body is a list or missing.
         changes: Kind of change in the tree.
-        takes_zxid: Whether the operation changes the tree or the sessions and uses a zxid. A read-only server rejects
-            it.
+        takes_zxid: Whether the operation changes the tree or the sessions, and therefore uses up a zxid. A read-only
+            server rejects such an operation.
         in_multi: Whether a multi may contain the operation.
         in_multi_read: Whether a multiRead may contain the operation.
         idempotent: Whether a client may repeat the operation if the connection is lost before the reply arrives.
-        path: Field of the request with the node's path; None if there is no such field.
-        aliases: Other names of this operation. Some of them stand for several operations: ``children`` means
-            getChildren and getChildren2.
+        path: Name of the request's field that contains the path of the node; None if no field does.
+        aliases: Other names of the operation. Operations may share an alias: ``children`` stands for both getChildren
+            and getChildren2.
         note: Note about the server's reply, for the documentation.
     """
 
@@ -89,7 +91,7 @@ class Operation(NamedTuple):
     short: str = ""
     request: type[Record] | None = None
     response: type[Record] | None = None
-    changes: Changes = ""
+    changes: ChangeKind = ""
     takes_zxid: bool = False
     in_multi: bool = False
     in_multi_read: bool = False
@@ -412,31 +414,31 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
 """All operations by op code. ``connect`` stands for the first frame of a connection, which has no op code."""
 
 
-def ops_that_change(what: Changes) -> frozenset[int]:
-    """Return the op codes with this value in the column ``changes``."""
-    return frozenset(code for code, row in OPERATIONS.items() if row.changes == what)
+def codes_by_change(change: ChangeKind) -> frozenset[int]:
+    """Return the codes of the operations that make this kind of change."""
+    return frozenset(code for code, row in OPERATIONS.items() if row.changes == change)
 
 
-def codes_named(name: str) -> frozenset[int]:
-    """Return the op codes for a name, ignoring case and underscores; empty for an unknown name.
+def codes_by_name(name: str) -> frozenset[int]:
+    """Return the op codes of the operations with a given name or alias, or an empty set for an unknown name.
 
-    A name that clients use for several op codes stands for all of them. Names such as ``create2`` stand for one.
+    Case and underscores are ignored. An alias may stand for several operations, and a name such as ``create2`` for one.
     """
-    plain_name = _plain(name)
-    by_alias = {code for code, row in OPERATIONS.items() if plain_name in map(_plain, row.aliases)}
-    return frozenset(by_alias | {code for code, row in OPERATIONS.items() if plain_name == _plain(row.name)})
+    plain_name = _normalize_name(name)
+    by_alias = {code for code, row in OPERATIONS.items() if plain_name in map(_normalize_name, row.aliases)}
+    return frozenset(by_alias | {code for code, row in OPERATIONS.items() if plain_name == _normalize_name(row.name)})
 
 
-def names() -> list[str]:
-    """Return every name that :func:`codes_named` knows, sorted, in lower case without underscores."""
-    return sorted({_plain(name) for row in OPERATIONS.values() for name in (row.name, *row.aliases)})
+def known_names() -> list[str]:
+    """Return the names and aliases of all operations, sorted, in lower case and without underscores."""
+    return sorted({_normalize_name(name) for row in OPERATIONS.values() for name in (row.name, *row.aliases)})
 
 
 def operation_name(code: int) -> str:
-    """Return the name of an operation, or for example ``op 999`` if the op code is unknown."""
+    """Return the name of an operation, or a text such as ``op 999`` for an unknown op code."""
     row = OPERATIONS.get(code)
     return row.name if row is not None else f"op {code}"
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.replace("_", "").lower()

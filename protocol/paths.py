@@ -1,4 +1,4 @@
-"""Validate, split and join paths.
+"""Functions that validate, split and join paths of nodes.
 
 Source: PathUtils.validatePath, PrepRequestProcessor.validatePath.
 """
@@ -12,20 +12,20 @@ ROOT: Final = "/"
 ZOOKEEPER: Final = "/zookeeper"
 QUOTA: Final = "/zookeeper/quota"
 CONFIG: Final = "/zookeeper/config"
-"""The nodes that exist on every server."""
-# Java checks UTF-16 units. Supplementary characters are surrogates there, which are in the third range.
+"""Path of the node with the configuration. ROOT, ZOOKEEPER, QUOTA and CONFIG exist on every server."""
+# Java checks UTF-16 units, so it rejects all supplementary characters: their surrogates are in the third range.
 _FORBIDDEN: Final = "[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]"
-_DOTS: Final = frozenset({"", ".", ".."})
+_RESERVED_NAMES: Final = frozenset({"", ".", ".."})
 
 
 def is_valid_name(name: str) -> bool:
     """Return whether *name* is allowed as a part of a path."""
-    # The allowed ASCII characters are the printable ones.
-    return name.isprintable() and name not in _DOTS if name.isascii() else re.search(_FORBIDDEN, name) is None
+    # Among the ASCII characters, exactly the printable ones are allowed.
+    return name.isprintable() and name not in _RESERVED_NAMES if name.isascii() else re.search(_FORBIDDEN, name) is None
 
 
 def path_error(path: str | None) -> str | None:
-    """Return the reason why a path is invalid; None if it is valid."""
+    """Return the reason why a path is invalid, or None if the path is valid."""
     if path is None:
         return "a path must not be null"
     if not path.startswith("/"):
@@ -35,7 +35,7 @@ def path_error(path: str | None) -> str | None:
     for name in path[1:].split("/"):
         if not name:
             return "a path must neither end with / nor have an empty part"
-        if name in _DOTS:
+        if name in _RESERVED_NAMES:
             return f"a path must not have the part {name!r}"
         if not is_valid_name(name):
             return f"the part {name!r} contains an invalid character"
@@ -43,12 +43,12 @@ def path_error(path: str | None) -> str | None:
 
 
 def is_within(path: str, top: str) -> bool:
-    """Return whether a node is *top* or below it. Both paths are valid; the root may also be empty."""
+    """Return whether *path* is *top* or a path below it. Both must be valid, but an empty *top* also means the root."""
     return f"{path}/".startswith(f"{top.rstrip('/')}/")
 
 
 def is_internal(path: str) -> bool:
-    """Return whether a node belongs to the server itself: ``/zookeeper`` and all nodes below it."""
+    """Return whether a path is ``/zookeeper`` or below it. The server itself creates nodes there."""
     return is_within(path, ZOOKEEPER)
 
 
@@ -82,19 +82,19 @@ def join(parent_path: str, name: str) -> str:
     return f"/{name}" if parent_path in ("/", "") else f"{parent_path}/{name}"
 
 
-SEQUENCE: Final = r"(-[0-9]{9,10}|[0-9]{10})"
-"""Pattern of the number of a sequential node, after the path of its request."""
+SEQUENCE_PATTERN: Final = r"(-[0-9]{9,10}|[0-9]{10})"
+"""Pattern of the suffix that the server appends to the requested path of a sequential node."""
 
 
 def sequence_suffix(number: int) -> str:
-    """Return the suffix of a sequential create: at least ten characters, padded with zeros, including a sign."""
+    """Return a sequence number as a suffix: at least ten characters including a sign, padded with zeros."""
     return f"{number:010d}"
 
 
 def sequence_number(path: str) -> int | None:
-    """Return the number at the end of the path of a sequential node; None for other nodes.
+    """Return the sequence number at the end of a path, or None if there is none.
 
-    A number below -999,999,999 is read without its sign, because a name may end with a hyphen.
+    The sign of a number below -999,999,999 is ignored: it could as well be a hyphen at the end of the requested name.
     """
     number = re.fullmatch("-[0-9]{9}|[0-9]{10}", path[-10:])
     return int(number[0]) if number is not None else None

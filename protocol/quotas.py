@@ -1,7 +1,7 @@
-"""The text of quotas, which limit the number of nodes and bytes in a subtree.
+"""The text format of quotas. A quota limits the number of nodes and bytes in a subtree.
 
 A quota on ``/a/b`` is the pair of ordinary nodes ``/zookeeper/quota/a/b/zookeeper_limits`` and ``.../zookeeper_stats``.
-The first contains the limits, and the second the current amounts, both as text::
+The first node contains the limits, and the second node the current amounts, as text::
 
     count=3,bytes=800=;byteHardLimit=1000;countHardLimit=5
 
@@ -21,12 +21,12 @@ from .hexadecimal import to_signed_64
 
 LIMITS: Final = "/zookeeper_limits"
 STATS: Final = "/zookeeper_stats"
-MAX_TEXT: Final = 256
-"""Maximum size of a limits or stats node in bytes. The longest text with all four numbers has 117 bytes."""
+MAX_TEXT_BYTES: Final = 256
+"""Maximum size of the data of a limits or stats node in bytes. The longest text with all four numbers has 117 bytes."""
 
 
 class Amount(NamedTuple):
-    """The numbers of a limits or stats node. -1 means no number."""
+    """The numbers in a limits or stats node. -1 stands for a missing number."""
 
     nodes: int = -1
     size: int = -1
@@ -34,35 +34,35 @@ class Amount(NamedTuple):
     """All numbers except ``count`` and ``bytes``, sorted by key. They are preserved when a stats node is updated."""
 
     @property
-    def count_hard(self) -> int:
-        """The hard limit of the number of nodes; -1 for no limit."""
+    def node_hard_limit(self) -> int:
+        """The hard limit on the number of nodes; -1 for no limit."""
         return self._other("countHardLimit")
 
     @property
-    def size_hard(self) -> int:
-        """The hard limit of the number of bytes; -1 for no limit."""
+    def byte_hard_limit(self) -> int:
+        """The hard limit on the number of bytes; -1 for no limit."""
         return self._other("byteHardLimit")
 
     def _other(self, key: str) -> int:
-        # A loop instead of a dictionary, because each write below a quota calls this method.
+        # Every write below a quota calls this method. With few keys, a loop is faster than a dictionary.
         for name, number in self.others:
             if name == key:
                 return number
         return -1
 
     def numbers(self) -> dict[str, int]:
-        """Return all numbers by their keys in the text."""
+        """Return all numbers by key, as in the text."""
         return {"count": self.nodes, "bytes": self.size, **dict(self.others)}
 
     @classmethod
-    def of(cls, numbers: Mapping[str, int]) -> Amount:
-        """Return the amount with these numbers."""
+    def from_numbers(cls, numbers: Mapping[str, int]) -> Amount:
+        """Return an amount with the given numbers by key, as :meth:`numbers` returns them."""
         others = tuple(sorted((key, number) for key, number in numbers.items() if key not in ("count", "bytes")))
         return cls(numbers.get("count", -1), numbers.get("bytes", -1), others)
 
     @classmethod
     def parse(cls, data: bytes | None) -> Amount:
-        """Parse the text of a limits or stats node. Empty data means no numbers.
+        """Parse the text of a limits or stats node. In empty data, all numbers are missing.
 
         Raises:
             ValueError: The data is null or too long, or its form is not ``key=number,key=number``.
@@ -71,21 +71,23 @@ class Amount(NamedTuple):
         """
         if data is None:
             raise ValueError("the data is null")
-        if len(data) > MAX_TEXT:
-            raise ValueError(f"the text has {len(data)} bytes (limit {MAX_TEXT})")
+        if len(data) > MAX_TEXT_BYTES:
+            raise ValueError(f"the text has {len(data)} bytes (limit {MAX_TEXT_BYTES})")
         return _parse(data)
 
     def plus(self, nodes: int, size: int) -> Amount:
-        """Return the amount with more nodes and bytes. The numbers wrap around as in Java."""
+        """Return this amount plus *nodes* and *size* bytes. The sums wrap around at 64 bits, as in Java."""
         return self._replace(nodes=to_signed_64(self.nodes + nodes), size=to_signed_64(self.size + size))
 
     def encode(self) -> bytes:
-        """Return the text. Older releases stop reading at the ``=`` after the bytes, and ignore the other numbers."""
+        """Return the text of a limits or stats node. Older releases of ZooKeeper stop reading at the second ``=`` after
+        ``bytes``, so they ignore the numbers after it.
+        """
         text = f"count={self.nodes},bytes={self.size}" + ("=" if self.others else "")
         return (text + "".join(f";{key}={number}" for key, number in self.others)).encode()
 
 
-@lru_cache(maxsize=1024)  # entries never become invalid, because the text is the key (at most 256 kB)
+@lru_cache(maxsize=1024)  # at most 256 kB of texts; entries never become invalid, because the text is the key
 def _parse(data: bytes) -> Amount:
     if not data:
         return Amount()
@@ -98,7 +100,7 @@ def _parse(data: bytes) -> Amount:
         if not re.fullmatch(r"[+-]?\d+", number) or to_signed_64(int(number)) != int(number):
             raise ValueError(f"expected a 64-bit number, found {number!r}")
         numbers[key] = int(number)
-    return Amount.of(numbers)
+    return Amount.from_numbers(numbers)
 
 
 def _split(separator: str, text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Every data, request and response record of ``zookeeper.jute``, declared once.
+"""The data, request and response records of ``zookeeper.jute``, in the order of their fields on the wire.
 
 A null in a field that is declared without ``None`` cannot be decoded. The reply to such a request is MarshallingError.
 """
@@ -29,10 +29,10 @@ class Stat(Record):
 
 
 def children_created(stat: Stat) -> int:
-    """Return the number of children that were ever created below a node.
+    """Return the number of children that were ever created below a node, modulo 2**31.
 
-    The cversion counts creates and deletes, and numChildren is the number of creates minus the number of deletes. The
-    result is exact only modulo 2**31: once the counter of the node has overflowed to negative numbers, it is positive.
+    The ``cversion`` is the number of creates plus the number of deletes, and ``numChildren`` is the number of creates
+    minus the number of deletes. Half of their sum is therefore the number of creates.
     """
     return ((stat.cversion + stat.numChildren) & 0xFFFFFFFF) >> 1
 
@@ -50,7 +50,7 @@ class ClientInfo(Record):
 
 @record
 class RequestHeader(Record):
-    """Precedes the body of every request except the connect request."""
+    """The header before the body of every request except the connect request."""
 
     xid: Int
     opcode: Int
@@ -58,7 +58,7 @@ class RequestHeader(Record):
 
 @record
 class ReplyHeader(Record):
-    """Precedes the body of every reply except the connect response."""
+    """The header before the body of every reply except the connect response."""
 
     xid: Int
     zxid: Long
@@ -67,7 +67,10 @@ class ReplyHeader(Record):
 
 @record
 class MultiHeader(Record):
-    """Precedes each operation and each result of a transaction. With ``done`` set, it is the end of the list."""
+    """The header before each operation and each result of a transaction.
+
+    A header with ``done`` is the last in the list.
+    """
 
     type: Int
     done: Bool
@@ -88,7 +91,7 @@ class WatcherEvent(Record):
 
 @record
 class EmptyRequest(Record):
-    """The body of an operation without arguments. Bytes after the header are ignored."""
+    """The empty body of a request for an operation without arguments. Bytes after the header are ignored."""
 
 
 @record
@@ -122,7 +125,7 @@ class DeleteRequest(Record):
 
 @record
 class ExistsRequest(Record):
-    """Request a node's Stat. The watch is set whether or not the node exists."""
+    """Request a node's Stat. ``watch`` sets a data watch, even if the node does not exist."""
 
     path: str
     watch: Bool
@@ -130,7 +133,7 @@ class ExistsRequest(Record):
 
 @record
 class GetDataRequest(Record):
-    """Request a node's data and Stat."""
+    """Request a node's data and Stat. ``watch`` sets a data watch if the node exists."""
 
     path: str
     watch: Bool
@@ -163,7 +166,7 @@ class SetACLRequest(Record):
 
 @record
 class GetChildrenRequest(Record):
-    """Request the names of a node's children (getChildren and getChildren2)."""
+    """Request the names of a node's children (getChildren and getChildren2). ``watch`` sets a child watch."""
 
     path: str
     watch: Bool
@@ -171,7 +174,10 @@ class GetChildrenRequest(Record):
 
 @record
 class SyncRequest(Record):
-    """Wait until all earlier requests are applied. The reply arrives in order."""
+    """Wait until the server has applied all writes that were committed before the request.
+
+    The reply contains ``path``.
+    """
 
     path: str | None
 
@@ -186,7 +192,10 @@ class CheckVersionRequest(Record):
 
 @record
 class ReconfigRequest(Record):
-    """Change the members of an ensemble."""
+    """Change the members of an ensemble: by joining and leaving members, or by a complete new list.
+
+    ``curConfigId`` is the version that the configuration must have; -1 for any version.
+    """
 
     joiningServers: str | None
     leavingServers: str | None
@@ -196,7 +205,7 @@ class ReconfigRequest(Record):
 
 @record
 class CheckWatchesRequest(Record):
-    """Check whether a watch is set. ``type`` is a WatcherType."""
+    """Check whether a watch is set on a path. ``type`` is a WatcherType."""
 
     path: str | None
     type: Int
@@ -204,7 +213,7 @@ class CheckWatchesRequest(Record):
 
 @record
 class RemoveWatchesRequest(Record):
-    """Remove watches. ``type`` is a WatcherType."""
+    """Remove the connection's watches on a path. ``type`` is a WatcherType."""
 
     path: str | None
     type: Int
@@ -220,7 +229,10 @@ class AddWatchRequest(Record):
 
 @record
 class SetWatches(Record):
-    """Restore the watches of a lost connection. Those that missed a change since ``relativeZxid`` fire immediately."""
+    """Restore the watches of a lost connection.
+
+    Watches that missed a change since ``relativeZxid`` fire immediately.
+    """
 
     relativeZxid: Long
     dataWatches: list[str | None] | None
@@ -230,7 +242,7 @@ class SetWatches(Record):
 
 @record
 class SetWatches2(Record):
-    """SetWatches with persistent watches."""
+    """Restore the watches of a lost connection, including persistent and recursive watches. See :class:`SetWatches`."""
 
     relativeZxid: Long
     dataWatches: list[str | None] | None
@@ -328,14 +340,14 @@ class GetChildren2Response(Record):
 
 @record
 class SyncResponse(Record):
-    """The path of the request."""
+    """The path of the sync request, returned unchanged."""
 
     path: str | None
 
 
 @record
 class GetEphemeralsResponse(Record):
-    """Full paths of ephemeral nodes."""
+    """The full paths of the session's ephemeral nodes that start with the requested prefix."""
 
     ephemerals: list[str]
 
@@ -349,7 +361,7 @@ class GetAllChildrenNumberResponse(Record):
 
 @record
 class ErrorResponse(Record):
-    """An error code as a body: in the results of a failed transaction, and 0 in the reply to addWatch."""
+    """An error code: a result of a failed transaction, or the body of the reply to addWatch, where it is always 0."""
 
     err: Int
 

@@ -9,12 +9,12 @@ from .acl import Acls
 from .codec import Bool, Int, Long, Record, record
 
 DIGEST_VERSION: Final = 2
-"""The version of the digests of trees that ZooKeeper computes."""
+"""The version of the algorithm that ZooKeeper uses for the digests of trees."""
 
 
 @record
 class TxnHeader(Record):
-    """The session, its xid, the zxid, the time in milliseconds since the epoch, and the type of a transaction."""
+    """The header of a transaction: session, xid, zxid, time in milliseconds since the epoch, and type."""
 
     clientId: Long
     cxid: Int
@@ -25,8 +25,10 @@ class TxnHeader(Record):
 
 @record
 class CreateTxn(Record):
-    """Create a persistent or ephemeral node. ``parentCVersion`` is the number of children ever created in its parent,
-    including this one. It is only for files, because zoolet counts the children itself.
+    """Create a persistent or ephemeral node.
+
+    ``parentCVersion`` is the number of children ever created below the parent, including this node. It is only used in
+    files, because zoolet counts the children itself.
     """
 
     path: str
@@ -48,7 +50,7 @@ class CreateContainerTxn(Record):
 
 @record
 class CreateTTLTxn(Record):
-    """Create a node that expires after ``ttl`` milliseconds."""
+    """Create a node that is deleted when it has no children and has not changed for ``ttl`` milliseconds."""
 
     path: str
     data: bytes | None
@@ -106,14 +108,14 @@ class CloseSessionTxn(Record):
 
 @record
 class ErrorTxn(Record):
-    """A write that failed its checks, used up a zxid, and changed nothing."""
+    """A failed write, which used up a zxid and changed nothing. ``err`` is the error code."""
 
     err: Int
 
 
 @record
 class Txn(Record):
-    """One operation of a MultiTxn: an op code and the bytes of its record."""
+    """One operation of a MultiTxn: the op code and the encoded record."""
 
     type: Int
     data: bytes
@@ -121,14 +123,14 @@ class Txn(Record):
 
 @record
 class MultiTxn(Record):
-    """All operations of a multi."""
+    """The operations of a multi, which were applied together."""
 
     txns: list[Txn]
 
 
 @record
 class TxnDigest(Record):
-    """The digest of the whole tree after a transaction, as a signed number. It follows the transaction."""
+    """The digest of the whole tree after a transaction, as a signed number. In a log it follows the transaction."""
 
     version: Int
     digest: Long

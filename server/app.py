@@ -1,6 +1,6 @@
-"""Make the engine of a server, and connect the parts of every kind of server.
+"""The construction of servers: a new engine, and the daemon that connects it with all other parts.
 
-An observer and a member of a cluster have engines of their own classes.
+Observers and members of a cluster use engines of their own classes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from .admin.four_letter_commands import four_letter_commands
-from .admin.observed import Observed
+from .admin.observed import MonitoredServer
 from .config import ServerConfig
 from .core.client_connection import ClientConnection
 from .core.engine import Engine
@@ -23,7 +23,7 @@ from .net.daemon import Daemon
 from .net.gc import GcTuner
 from .net.turns import TURN
 
-if TYPE_CHECKING:  # most servers have no files
+if TYPE_CHECKING:  # imported only for types, because most servers have no files
     from .storage.directory import Progress
     from .storage.opening import OpenDirectory
 
@@ -31,8 +31,8 @@ _log = logging.getLogger("zoolet.server")
 DEFAULT_BACKLOG: Final = 128
 
 WrapConnection = Callable[[ServerConnection, Callable[[], None]], SansIOConnection]
-"""Wraps a connection. The wrapper calls the second argument when it can receive or send more. The transport then calls
-``receive_data`` and ``data_to_send`` again.
+"""A function that wraps a connection. Its second argument makes the transport call ``receive_data`` and
+``data_to_send`` again. The wrapper calls that function when it can receive or send more.
 """
 
 
@@ -45,7 +45,9 @@ def new_engine(
     data: OpenDirectory | None = None,
     progress: Progress | None = None,
 ) -> Engine:
-    """Return an engine for :func:`assemble`. With a data directory, this may run in a thread.
+    """Return a new engine for :func:`assemble`, with the state from the data directory if there is one.
+
+    Recovering the state may take long, so this function may be called in a thread.
 
     Args:
         config: The configuration.
@@ -94,7 +96,7 @@ def assemble(
     Returns:
         The server. It listens after :meth:`Daemon.start`.
     """
-    if data is not None:  # the recovery may have taken long
+    if data is not None:  # the time that the recovery took must not expire sessions
         engine.set_time(*clock.read())
         engine.sessions.touch_all(engine.monotonic_ms)
 
@@ -125,7 +127,7 @@ def assemble(
     if data is not None:
         connections.log = data.store(engine)
     backlog = config.backlog if config.backlog > 0 else DEFAULT_BACKLOG
-    observed = Observed(
+    observed = MonitoredServer(
         engine,
         configuration,
         config.file,

@@ -11,9 +11,9 @@ from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple
 
 from ..protocol.acl import AclList
-from ..protocol.addresses import host_and_port, server_addresses
+from ..protocol.addresses import host_and_port, parse_server_addresses
 from ..protocol.records import Stat
-from .admin.observed import Observing
+from .admin.observed import ObserverFacts
 from .app import assemble
 from .config import ServerConfig
 from .core.settings import EngineSettings
@@ -38,15 +38,15 @@ class ObservedEnsemble:
 
     Args:
         addresses: The quorum addresses of all members: host and port.
-        sid: The number of this observer, which no member has.
+        sid: The number of this observer, which must differ from the numbers of all members.
     """
 
     addresses: tuple[Address, ...]
     sid: int = DEFAULT_SID
 
     @classmethod
-    def of(cls, hosts: str, sid: int | None = None) -> ObservedEnsemble:
-        """Return the ensemble of some quorum addresses, separated by commas.
+    def parse(cls, hosts: str, sid: int | None = None) -> ObservedEnsemble:
+        """Parse the quorum addresses of an ensemble, which are separated by commas.
 
         Raises:
             ValueError: An address or the number is not valid.
@@ -54,14 +54,15 @@ class ObservedEnsemble:
         number = DEFAULT_SID if sid is None else sid
         if number not in SIDS:
             raise ValueError(f"sid must be a whole number from {SIDS.start} to {SIDS.stop - 1}, not {number!r}")
-        return cls(server_addresses(hosts), number)
+        return cls(parse_server_addresses(hosts), number)
 
 
 def assemble_observer(
     ensemble: ObservedEnsemble, config: ServerConfig, *, clock: Clock, gc_tuner: GcTuner | None = None
 ) -> tuple[Daemon, LeaderLink]:
-    """Return a new observer for the running event loop: its server, which listens after :meth:`Daemon.start`, and its
-    link, which follows the leader in :meth:`LeaderLink.run`.
+    """Return a new observer for the running event loop, and the link to its ensemble.
+
+    The observer listens after :meth:`Daemon.start`, and follows the leader in :meth:`LeaderLink.run`.
 
     Args:
         ensemble: The ensemble.
@@ -69,14 +70,14 @@ def assemble_observer(
         clock: The source of time.
         gc_tuner: Tunes the garbage collector, if the server owns the process.
     """
-    # A client that has seen a higher zxid comes from a member that is ahead, and must find a member again.
+    # A client that has seen a higher zxid was connected to a member that is ahead. Its session must stay alive.
     settings = EngineSettings(**{**vars(config.settings), "expire_clients_ahead": False})
     now, monotonic_ms = clock.read()
     rng = SystemRandom()
     replica = ReplicaEngine(settings, now=now, monotonic_ms=monotonic_ms, sid=ensemble.sid, rng=rng, log=_log.warning)
     daemon = assemble(config, replica, clock=clock, gc_tuner=gc_tuner)
     link = LeaderLink(replica, ensemble.addresses, ensemble.sid, daemon.connections)
-    daemon.observed.observing = Observing(lambda: link.problem, lambda: figures(replica.learning, link))
+    daemon.observed.observing = ObserverFacts(lambda: link.problem, lambda: figures(replica.learning, link))
     return daemon, link
 
 
@@ -95,7 +96,7 @@ def figures(metrics: LearnerMetrics, link: LeaderLink) -> dict[str, float]:
     }
 
 
-def _log_end(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("the observer has stopped: %s", error, exc_info=error)
 
@@ -104,9 +105,9 @@ class ReplicaNode(NamedTuple):
     """A node of a replica.
 
     Args:
-        data: Its data; None for null.
-        acl: Its ACL list.
-        stat: Its Stat.
+        data: The data of the node; None if it is null.
+        acl: The ACL list of the node.
+        stat: The Stat of the node.
     """
 
     data: bytes | None
@@ -115,8 +116,9 @@ class ReplicaNode(NamedTuple):
 
 
 class Observer:
-    """A replica of an ensemble in this process, as an asynchronous context manager. It only reads: it sends no request
-    to the ensemble, and its clients cannot write.
+    """A replica of an ensemble in this process, as an asynchronous context manager.
+
+    The observer only reads: it sends no requests to the ensemble, and its clients cannot write.
 
     ::
 
@@ -135,7 +137,7 @@ class Observer:
     """
 
     def __init__(self, ensemble: str, *, sid: int = DEFAULT_SID, host: str = "127.0.0.1", port: int = 0) -> None:
-        self._ensemble = ObservedEnsemble.of(ensemble, sid)
+        self._ensemble = ObservedEnsemble.parse(ensemble, sid)
         self._host = host
         self._port = port
         self._daemon: Daemon | None = None
@@ -146,7 +148,7 @@ class Observer:
         self._daemon, self._link = assemble_observer(self._ensemble, ServerConfig(port=self._port), clock=RealClock())
         await self._daemon.start(self._host, self._port)
         self._task = asyncio.create_task(self._link.run())
-        self._task.add_done_callback(_log_end)
+        self._task.add_done_callback(_log_failure)
         return self
 
     async def __aexit__(
@@ -185,7 +187,7 @@ class Observer:
 
     @property
     def lag(self) -> int:
-        """Number of transactions that the leader has proposed and the replica does not contain, at the last ping."""
+        """Number of transactions that the leader had proposed and the replica did not contain yet, at the last ping."""
         return self._replica.learning.lag
 
     async def caught_up(self, timeout: float | None = None) -> None:
@@ -197,6 +199,7 @@ class Observer:
         Raises:
             TimeoutError: No leader was found in time. The message names the problem of each member.
             ObserverRefusedError: The observer cannot take part in the ensemble.
+            RuntimeError: The observer is not running.
         """
         self._replica  # noqa: B018 - raises an error outside the block
         waiting = asyncio.create_task(self._link.caught_up.wait())
@@ -212,11 +215,12 @@ class Observer:
     def tree(self, path: str = "/") -> Mapping[str, ReplicaNode]:
         """Return a copy of the node at *path* and of all nodes below it, by path.
 
-        Without a leader it shows the last known state, which may be old.
+        While no leader is followed, the copy shows the last known state, which may be stale.
 
         Raises:
             NoNodeError: The node does not exist.
-            LearnerError: The replica is not complete, because it has never caught up, or receives a new snapshot.
+            LearnerError: The replica is incomplete: it has not caught up yet, or is receiving a new snapshot.
+            RuntimeError: The observer is not running.
         """
         replica = self._replica
         if not replica.is_complete:

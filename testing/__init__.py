@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         get_global_cluster,
     )
 
-_HOMES = {
+_MODULE_BY_NAME = {
     **dict.fromkeys(
         (
             "Action",
@@ -149,7 +149,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
+    home = _MODULE_BY_NAME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -2,12 +2,12 @@
 
 To add a call, write its method with types and a docstring, and add a row. A method about the state of a server or a
 cluster belongs in ``StateCalls``, one that proxies also have in ``Endpoint``, any other in ``Server`` or ``Cluster``.
-A method ``wait_for_*`` also needs its coroutine ``until_*``. :func:`.control.values.json_of` converts the results.
+A method ``wait_for_*`` also needs its coroutine ``until_*``. :func:`.control.values.to_json` converts the results.
 
 :mod:`.control.commands` derives the rest from the method of the endpoint's class:
 
 - A server, a cluster or a proxy supports the call if its class defines the method.
-- The parameters of the call are the parameters that the row describes. Others are for Python only. Types, defaults,
+- The parameters of the call are the parameters that the row describes. The rest are for Python only. Types, defaults,
   choices, and whether null is allowed come from the signature. The summary is the first clause of the docstring.
 - ``POST /commands/NAME`` executes the call and ``GET /commands`` lists it. ``zoolet fault NAME`` and the console read
   that list. In Python a real server rejects the call, because only the embedded class has the method (:mod:`.real`).
@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from typing import Final
 
-_WHO: Final = 'id of the client\'s session, or "all"'
-_MEMBER: Final = "index of the member, counted from 0"
-_FAULT: Final = "number of the fault"
-_SECONDS: Final = "timeout in seconds"
+_WHO_HELP: Final = 'id of the client\'s session, or "all"'
+_MEMBER_HELP: Final = "index of the member, counted from 0"
+_FAULT_HELP: Final = "number of the fault"
+_TIMEOUT_HELP: Final = "timeout in seconds"
 
 
 class HttpCall:
@@ -32,7 +32,7 @@ class HttpCall:
     Args:
         name: Name of the call in the control API.
         method: Name of the method, by default *name*.
-        descriptions: Descriptions of the parameters, by their names in JSON. There the index of a member is ``member``.
+        descriptions: Descriptions of the parameters, by their names in JSON. A member's index is called ``member``.
     """
 
     def __init__(self, name: str, method: str = "", /, **descriptions: str) -> None:
@@ -43,10 +43,10 @@ class HttpCall:
 
 CALLS: Final = (
     # sessions and connections
-    HttpCall("expire", who=_WHO),
-    HttpCall("drop", who=_WHO),
-    HttpCall("pause", who=_WHO, direction="both, requests, or replies"),
-    HttpCall("resume", who=_WHO),
+    HttpCall("expire", who=_WHO_HELP),
+    HttpCall("drop", who=_WHO_HELP),
+    HttpCall("pause", who=_WHO_HELP, direction="both, requests, or replies"),
+    HttpCall("resume", who=_WHO_HELP),
     HttpCall("refuse_connections"),
     HttpCall("accept_connections"),
     HttpCall("restart", keep="keep tree and sessions", downtime="seconds until connections are accepted again"),
@@ -91,35 +91,35 @@ CALLS: Final = (
     HttpCall("ops", last="maximum number of requests"),
     HttpCall("report"),
     # waiting
-    HttpCall("wait_for_node", path="the node", data="expected data of the node", timeout=_SECONDS),
-    HttpCall("wait_for_sessions", n="number of sessions", timeout=_SECONDS),
-    HttpCall("wait_for_contenders", path="the lock", n="number of contenders", timeout=_SECONDS),
-    HttpCall("wait_for_client", who=_WHO, timeout=_SECONDS),
-    HttpCall("wait_for_idle", timeout=_SECONDS),
+    HttpCall("wait_for_node", path="the node", data="expected data of the node", timeout=_TIMEOUT_HELP),
+    HttpCall("wait_for_sessions", n="number of sessions", timeout=_TIMEOUT_HELP),
+    HttpCall("wait_for_contenders", path="the lock", n="number of contenders", timeout=_TIMEOUT_HELP),
+    HttpCall("wait_for_client", who=_WHO_HELP, timeout=_TIMEOUT_HELP),
+    HttpCall("wait_for_idle", timeout=_TIMEOUT_HELP),
     # a cluster
     HttpCall("members"),
     HttpCall("stop_leader"),
     HttpCall("kill_leader"),
-    HttpCall("transfer_leadership", member=_MEMBER),
+    HttpCall("transfer_leadership", member=_MEMBER_HELP),
     HttpCall(
         "partition", groups="groups of members that can reach each other", noticed_after="seconds until they notice"
     ),
-    HttpCall("lag", member=_MEMBER, seconds="seconds of delay, or 0 to catch up"),
+    HttpCall("lag", member=_MEMBER_HELP, seconds="seconds of delay, or 0 to catch up"),
     HttpCall("rolling_restart"),
     HttpCall("add_member", "add", role="participant or observer"),
-    HttpCall("remove_member", "remove", member=_MEMBER),
+    HttpCall("remove_member", "remove", member=_MEMBER_HELP),
 )
-"""The calls of endpoints."""
+"""The calls of servers, clusters and proxies. A class supports the calls whose methods it defines."""
 MEMBER_CALLS: Final = tuple(
-    HttpCall(f"{name}_member", name, member=_MEMBER) for name in ("stop", "kill", "start", "pause", "resume")
+    HttpCall(f"{name}_member", name, member=_MEMBER_HELP) for name in ("stop", "kill", "start", "pause", "resume")
 )
 """The calls of the members of a cluster."""
 NUMBERED_CALLS: Final = (
-    HttpCall("fault_status", fault=_FAULT),
-    HttpCall("release", fault=_FAULT),
-    HttpCall("end_fault", fault=_FAULT),
+    HttpCall("fault_status", fault=_FAULT_HELP),
+    HttpCall("release", fault=_FAULT_HELP),
+    HttpCall("end_fault", fault=_FAULT_HELP),
     HttpCall("faults"),
-    HttpCall("start_recording", who=_WHO),
+    HttpCall("start_recording", who=_WHO_HELP),
     HttpCall("stop_recording", recording="number of the recording"),
 )
-"""The calls of :class:`~zoolet.testing.control.numbered.Numbered`, for things that are objects in Python."""
+"""The calls of :class:`~zoolet.testing.control.numbered.NumberedObjects`, for things that are objects in Python."""

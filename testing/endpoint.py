@@ -1,7 +1,7 @@
-"""Base of a test server and a proxy: an address, faults, recordings, and waiting.
+"""The base class of test servers and proxies: an address, faults, recordings, and waits for conditions.
 
-:mod:`.run.runner` starts and stops them and calls functions in their loop. :mod:`.frames.interceptor` keeps the pauses
-and faults, which a :mod:`.frames.frame_queue` applies to every frame.
+:mod:`.run.runner` starts and stops servers, and calls functions in their loop. :mod:`.frames.interceptor` keeps the
+pauses and faults, which a :mod:`.frames.frame_queue` applies to every frame.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Endpoint(ABC):
 
     Args:
         host: The address to listen on.
-        port: The port, or 0 for a free one.
+        port: The port, or 0 for a free port.
         seed: The seed of all randomness.
         clock: The clock.
 
@@ -88,7 +88,7 @@ class Endpoint(ABC):
     def _assemble(self) -> Daemon | None:
         """Call :meth:`_intercept`, and return a new daemon, or None if only members have daemons.
 
-        Called inside the loop at each start.
+        This is called inside the loop, at each start.
         """
 
     def supports_chaos(self, kind: str) -> bool:
@@ -116,12 +116,12 @@ class Endpoint(ABC):
         self._refused = self._down = False
 
     def faults(self) -> list[Fault]:
-        """Return the faults that are active."""
+        """Return the active faults, in order of addition."""
         return list(self._interceptor.faults)
 
     # --- starting and stopping ---
 
-    def __enter__(self: E) -> E:  # not Self, because editors would complete the names of this class only
+    def __enter__(self: E) -> E:  # not Self: editors would complete only names of this class
         self.start()
         return self
 
@@ -160,7 +160,7 @@ class Endpoint(ABC):
         """
         registry.report_ending(
             self, None, check=False
-        )  # a test that calls stop() does so while its clients are connected
+        )  # leaks are not checked, because a test calls stop() while clients are connected
         self._runner.stop()
 
     # --- state and address ---
@@ -186,7 +186,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     def report(self) -> str:
-        """Return the state as human-readable text, which is shown when a test fails."""
+        """Return the state as human-readable text, which the report of a failed test shows."""
 
     @abstractmethod
     def leaks(self) -> list[str]:
@@ -210,7 +210,7 @@ class Endpoint(ABC):
         """
 
         def drop() -> None:
-            ids = self._sessions_of(who)
+            ids = self._session_ids(who)
             for daemon in self._daemons():
                 clients.drop(daemon, ids, all_connections=who == "all")
 
@@ -235,7 +235,7 @@ class Endpoint(ABC):
         arguments.check_direction(direction)
 
         def pause() -> None:
-            ids = None if who == "all" else {clients.session_id_of(who)} if missing_ok else self._sessions_of(who)
+            ids = None if who == "all" else {clients.session_id_of(who)} if missing_ok else self._session_ids(who)
             clients.pause(self._interceptor, ids, direction)
 
         self._runner.call(pause)
@@ -261,13 +261,13 @@ class Endpoint(ABC):
         self._runner.call(lambda: self._set_refusing(by_test=False, down=False))
 
     def _set_refusing(self, *, by_test: bool | None = None, down: bool | None = None) -> None:
-        """Refuse connections while the test wants it or the server is down, and accept them otherwise."""
+        """Refuse connections while the test has refused them or the server is down. Otherwise accept them."""
         self._refused = self._refused if by_test is None else by_test
         self._down = self._down if down is None else down
         self._apply_refusing(self._refused or self._down)
 
     def _apply_refusing(self, on: bool) -> None:
-        """Refuse new connections, or accept them."""
+        """Make the daemons refuse new connections, or accept them."""
         for daemon in self._daemons():
             (self._place.refuse_connections if on else self._place.accept_connections)(daemon)
 
@@ -278,8 +278,8 @@ class Endpoint(ABC):
             self._downtime = None
 
     @abstractmethod
-    def _sessions_of(self, who: object) -> set[int]:
-        """Return the ids of the sessions that *who* names. Called in the loop."""
+    def _session_ids(self, who: object) -> set[int]:
+        """Return the ids of the sessions that *who* names. Call this in the loop."""
 
     # --- faults ---
 
@@ -344,8 +344,9 @@ class Endpoint(ABC):
         return fault
 
     def heal(self) -> None:
-        """End all faults and pauses, and accept connections. Held requests are executed now, and withheld events are
-        lost.
+        """End all faults and pauses, and accept connections.
+
+        Held requests are executed now, and withheld events are lost.
         """
 
         def heal() -> None:
@@ -358,7 +359,7 @@ class Endpoint(ABC):
     def _end_fault(self, fault: Fault) -> None:
         if self._runner.runs_here():
             self._runner.call(lambda: self._interceptor.remove(fault))
-        elif not self.running and fault in self._interceptor.faults:  # start() must not bring the fault back
+        elif not self.running and fault in self._interceptor.faults:  # the next start() must not add the fault again
             self._interceptor.faults.remove(fault)
 
     # --- requests ---
@@ -442,12 +443,14 @@ class Endpoint(ABC):
             RuntimeError: The call comes from the server's own event loop, which must not be blocked.
         """
         __tracebackhide__ = True
-        return self._wait(waiting.bind(predicate, self), timeout, self._name(predicate), twin="until(...)")
+        return self._wait(
+            waiting.bind(predicate, self), timeout, self._predicate_description(predicate), coroutine_name="until(...)"
+        )
 
     async def until(self, predicate: Callable[..., Any], timeout: float = 5.0) -> Any:
-        """Wait like :meth:`wait_for`, in any event loop and without blocking it. Seconds are measured by that loop."""
+        """Wait like :meth:`wait_for`, without blocking the event loop. The timeout is in the time of that loop."""
         __tracebackhide__ = True
-        return await self._until(waiting.bind(predicate, self), timeout, self._name(predicate))
+        return await self._until(waiting.bind(predicate, self), timeout, self._predicate_description(predicate))
 
     def wait_for_idle(self, timeout: float = 5.0) -> None:
         """Wait until no client has sent a request, other than a ping, for 50 milliseconds, and none is held or delayed.
@@ -457,15 +460,15 @@ class Endpoint(ABC):
         """
         __tracebackhide__ = True
         self._runner.check_can_call()
-        idle = waiting.Idle(self._interceptor, REAL.seconds)
-        self._wait(lambda: self._runner.call(idle.look), timeout, idle.describe)
+        idle = waiting.IdleCheck(self._interceptor, REAL.seconds)
+        self._wait(lambda: self._runner.call(idle.is_idle), timeout, idle.describe)
 
     async def until_idle(self, timeout: float = 5.0) -> None:
         """Wait like :meth:`wait_for_idle`, without blocking the event loop."""
         __tracebackhide__ = True
         self._runner.check_can_call()
-        idle = waiting.Idle(self._interceptor, asyncio.get_running_loop().time)
-        await self._until(lambda: self._runner.call(idle.look), timeout, idle.describe)
+        idle = waiting.IdleCheck(self._interceptor, asyncio.get_running_loop().time)
+        await self._until(lambda: self._runner.call(idle.is_idle), timeout, idle.describe)
 
     def wait_for_client(self, who: Who, timeout: float = 5.0) -> None:
         """Wait until the server has answered a request of a client's session after its last disconnection.
@@ -482,14 +485,14 @@ class Endpoint(ABC):
             ValueError: *who* is none of these.
         """
         __tracebackhide__ = True
-        self._wait(*self._client_answered(who, timeout))
+        self._wait(*self._client_condition(who, timeout))
 
     async def until_client(self, who: Who, timeout: float = 5.0) -> None:
         """Wait like :meth:`wait_for_client`, without blocking the event loop."""
         __tracebackhide__ = True
-        await self._until(*self._client_answered(who, timeout))
+        await self._until(*self._client_condition(who, timeout))
 
-    def _client_answered(self, who: Who, timeout: float) -> waiting.Condition:
+    def _client_condition(self, who: Who, timeout: float) -> waiting.Condition:
         session_id = clients.follow(who)
         if session_id is None:
             expected = "a KazooClient, a zoolet Client or a session id"
@@ -500,23 +503,27 @@ class Endpoint(ABC):
             lambda: f"session {clients.client_label(session_id())} was not answered after its last disconnection",
         )
 
-    def _name(self, predicate: Callable[..., Any]) -> Callable[[], str]:
-        return lambda: f"{waiting.name_of_predicate(predicate)} was not true"
+    def _predicate_description(self, predicate: Callable[..., Any]) -> Callable[[], str]:
+        return lambda: f"{waiting.describe_predicate(predicate)} was not true"
 
     def _wait(
-        self, predicate: Callable[[], Any], timeout: float, what: Callable[[], str], twin: str = "until_...()"
+        self,
+        predicate: Callable[[], Any],
+        timeout: float,
+        describe: Callable[[], str],
+        coroutine_name: str = "until_...()",
     ) -> Any:
         __tracebackhide__ = True
         arguments.check_seconds("timeout", timeout)
         self._runner.check_can_call()
         if self._runner.in_server_thread():
-            raise RuntimeError(f"this call would block the server's event loop; await {twin} instead")
-        return waiting.wait(predicate, timeout, lambda: self._too_late(what, timeout, blocking=True))
+            raise RuntimeError(f"this call would block the server's event loop; await {coroutine_name} instead")
+        return waiting.wait(predicate, timeout, lambda: self._timeout_error(describe, timeout, blocking=True))
 
-    def _until(self, predicate: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Awaitable[Any]:
+    def _until(self, predicate: Callable[[], Any], timeout: float, describe: Callable[[], str]) -> Awaitable[Any]:
         arguments.check_seconds("timeout", timeout)
         self._runner.check_can_call()
-        return waiting.wait_in_loop(predicate, timeout, lambda: self._too_late(what, timeout, blocking=False))
+        return waiting.wait_in_loop(predicate, timeout, lambda: self._timeout_error(describe, timeout, blocking=False))
 
-    def _too_late(self, what: Callable[[], str], timeout: float, *, blocking: bool) -> TimeoutError:
-        return waiting.timeout_error(what(), timeout, report.operations(self.ops(5)), blocking=blocking)
+    def _timeout_error(self, describe: Callable[[], str], timeout: float, *, blocking: bool) -> TimeoutError:
+        return waiting.timeout_error(describe(), timeout, report.operations(self.ops(5)), blocking=blocking)

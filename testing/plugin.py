@@ -1,4 +1,4 @@
-"""The entry point of the pytest plugin. It loads :mod:`.pytest.fixtures`, unless pytest is too old for them.
+"""The entry point of the pytest plugin. It loads :mod:`.pytest.fixtures`, unless pytest or pluggy is too old.
 
 pytest loads this module in every project with zoolet installed, including projects that do not use the fixtures.
 """
@@ -13,7 +13,7 @@ try:
 except (AttributeError, TypeError):
 
     def pytest_report_header() -> str:
-        """Explain why the fixtures are missing."""
+        """Return a line that explains why the fixtures are missing."""
         return "zoolet: its fixtures are off, because they need pytest 7.0 and pluggy 1.2 or newer"
 
 else:

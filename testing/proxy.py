@@ -23,7 +23,7 @@ from .state import report
 from .state.real_time import RealTimeClock
 
 _log = logging.getLogger("zoolet.proxy")
-CONNECT_TIMEOUT: Final = 5.0
+CONNECT_TIMEOUT_SECONDS: Final = 5.0
 """Seconds that a server may take to accept a connection before the proxy tries the next server."""
 
 
@@ -35,11 +35,11 @@ class Proxy(Endpoint):
     ``pause``, ``resume`` and ``drop`` of ``"all"`` have an effect.
 
     Args:
-        servers: The servers: ``host:port``, or several joined with commas. A connection goes to the first server that
-            accepts it.
+        servers: The servers: ``host:port``, or several joined with commas. Each connection goes to the first server
+            that accepts it.
         host: The address to listen on.
-        port: The port, or 0 for a free one.
-        seed: The seed of all randomness, by default a random one.
+        port: The port, or 0 for a free port.
+        seed: The seed of all randomness, by default a random seed.
 
     Raises:
         ValueError: An argument is invalid.
@@ -50,7 +50,7 @@ class Proxy(Endpoint):
         super().__init__(host, port, SystemRandom().getrandbits(32) if seed is None else seed, RealTimeClock())
         self._addresses = arguments.read_servers(servers)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unreachable = ""  # the last reason why no server could be reached
+        self._unreachable = ""  # the reason logged last; empty once a server was reached
 
     def _assemble(self) -> Daemon | None:
         clock = self._clock.inner
@@ -77,20 +77,20 @@ class Proxy(Endpoint):
         errors = []
         for host, port in self._addresses:
             try:
-                async with asyncio.timeout(CONNECT_TIMEOUT):
+                async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                     await loop.create_connection(lambda: protocol, host, port)
-            except (OSError, ValueError) as error:  # a ValueError if the host name cannot be encoded
-                errors.append(f"{host_and_port(host, port)}: {open_failure(error, CONNECT_TIMEOUT, tls=False)}")
+            except (OSError, ValueError) as error:  # a host name that cannot be encoded raises a ValueError
+                errors.append(f"{host_and_port(host, port)}: {open_failure(error, CONNECT_TIMEOUT_SECONDS, tls=False)}")
             else:
                 self._unreachable = ""
                 return
         reason = "; ".join(errors)
-        if reason != self._unreachable:  # the log gets a reason only when it changes
+        if reason != self._unreachable:  # log a reason only once, until it changes
             self._unreachable = reason
             _log.warning("closing the connections of clients: cannot connect to any server: %s", reason)
         protocol.connection_lost(None)
 
-    def _sessions_of(self, who: object) -> set[int]:
+    def _session_ids(self, who: object) -> set[int]:
         served = {client.session.id for client in self._interceptor.connections if client.session is not None}
         if clients.is_all(who):
             return served

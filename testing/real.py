@@ -33,12 +33,12 @@ from .signatures import Who
 from .state import views
 from .state.populate import flatten
 
-TIMEOUT = 10.0
-"""Timeout for connecting and for each request, in seconds."""
+TIMEOUT_SECONDS = 10.0
+"""Timeout in seconds for a connection, and for each request."""
 
 
 class UnsupportedError(RuntimeError, unittest.SkipTest):
-    """The test needs something that a client cannot make a real server do. The test is skipped."""
+    """The test needs an ability that only the embedded server has. The test is skipped."""
 
 
 class LeftoverError(RuntimeError):
@@ -62,7 +62,7 @@ class RealServer(Proxy, NamedWaits):
 
     Args:
         servers: The servers: ``host:port``, or several joined with commas.
-        seed: The seed of all randomness, by default a random one.
+        seed: The seed of all randomness, by default a random seed.
         failures: A list that the tests of a run share. The first failed connection is added to it, so that later tests
             fail without waiting.
 
@@ -75,9 +75,9 @@ class RealServer(Proxy, NamedWaits):
     def __init__(self, servers: str, *, seed: int | None = None, failures: list[str] | None = None) -> None:
         super().__init__(servers, seed=seed)
         self._failures = failures
-        self._real = servers
-        self._client = Client(servers, TIMEOUT)
-        self._holders: list[Client] = []  # the owners of ephemeral nodes made by create()
+        self._servers = servers
+        self._client = Client(servers, TIMEOUT_SECONDS)
+        self._owners: list[Client] = []  # the clients that own the ephemeral nodes of create()
 
     def start(self) -> None:
         """Connect, and start the proxy.
@@ -87,18 +87,18 @@ class RealServer(Proxy, NamedWaits):
             LeftoverError: The server has nodes that no test has created.
         """
         if self._failures:
-            raise ConnectionLossError(None, f"the server at {self._real} does not answer: {self._failures[0]}")
-        self._client = Client(self._real, TIMEOUT)
+            raise ConnectionLossError(None, f"the server at {self._servers} does not answer: {self._failures[0]}")
+        self._client = Client(self._servers, TIMEOUT_SECONDS)
         try:
             self._client.start()
         except (ConnectionLossError, OSError) as error:
             if self._failures is not None:
                 self._failures.append(str(error))
             raise
-        if strange := self._names():
+        if strange := self._top_level_names():
             self._client.close()
             raise LeftoverError(
-                f"the server at {self._real} has nodes, such as /{strange[0]}, which tests would delete; "
+                f"the server at {self._servers} has nodes, such as /{strange[0]}, which tests would delete; "
                 "use a server without nodes"
             )
         super().start()
@@ -133,7 +133,7 @@ class RealServer(Proxy, NamedWaits):
 
     # --- the tree ---
 
-    def _names(self) -> list[str]:
+    def _top_level_names(self) -> list[str]:
         return [name for name in self._client.children("/") if f"/{name}" != ZOOKEEPER]
 
     def reset(self) -> None:
@@ -143,15 +143,15 @@ class RealServer(Proxy, NamedWaits):
         self._delete_all()
 
     def _delete_all(self) -> None:
-        for holder in self._holders:
+        for holder in self._owners:
             holder.close()
-        self._holders.clear()
-        if any([not _delete(self._client, f"/{name}") for name in self._names()]):
-            with Client(self._real, TIMEOUT, auth=tuple(self._interceptor.credentials)) as client:
-                kept = [name for name in self._names() if not _delete(client, f"/{name}")]
+        self._owners.clear()
+        if any([not _delete(self._client, f"/{name}") for name in self._top_level_names()]):
+            with Client(self._servers, TIMEOUT_SECONDS, auth=tuple(self._interceptor.credentials)) as client:
+                kept = [name for name in self._top_level_names() if not _delete(client, f"/{name}")]
             if kept:
                 raise LeftoverError(
-                    f"cannot delete /{kept[0]} on the server at {self._real}, because an ACL denies it; log in with "
+                    f"cannot delete /{kept[0]} on the server at {self._servers}, because an ACL denies it; log in with "
                     "the right credentials, delete the node, and run the tests again"
                 )
 
@@ -171,21 +171,21 @@ class RealServer(Proxy, NamedWaits):
         """Create a node through a separate client, like ``Server.create``."""
         client = self._client
         if ephemeral:
-            client = Client(self._real, TIMEOUT)
+            client = Client(self._servers, TIMEOUT_SECONDS)
             client.start()
-            self._holders.append(client)
+            self._owners.append(client)
         return client.create(path, _encode(data), ephemeral=ephemeral, sequential=sequential, parents=True)
 
     def set(self, path: str, data: bytes | str | None) -> None:
-        """Set a node's data, as with ``Server``."""
+        """Set a node's data, like ``Server.set``."""
         self._client.set(path, _encode(data))
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
-        """Delete a node, as with ``Server``."""
+        """Delete a node, like ``Server.delete``."""
         self._client.delete(path, recursive=recursive)
 
     def tree(self, path: str = "/") -> Mapping[str, views.NodeView]:
-        """Return a node and all nodes below it by path, as with ``Server``."""
+        """Return a node and all nodes below it by path, like ``Server.tree``."""
         shown: dict[str, views.NodeView] = {}
         pending = [path]
         while pending:
@@ -222,7 +222,7 @@ class RealServer(Proxy, NamedWaits):
             for client in self._interceptor.connections:
                 if (session := client.session) is not None and not client.closing:
                     last = self._interceptor.last.get(session.id)
-                    if last is not None and last.opcode == OpCode.CLOSE_SESSION:  # the connection is about to end
+                    if last is not None and last.opcode == OpCode.CLOSE_SESSION:  # its connection closes soon
                         continue
                     timeout = session.timeout_ms / 1000
                     shown[session.id] = views.SessionView(session.id, timeout, client.address, (), 0, 0.0)
@@ -234,8 +234,9 @@ class RealServer(Proxy, NamedWaits):
         return self.sessions()
 
     def expire(self, who: Who) -> None:
-        """Close sessions as if they had expired. The proxy has seen their passwords, so it is possible to
-        resume and close the sessions.
+        """Close sessions as if they had expired.
+
+        The proxy has seen the passwords of the sessions, so this can resume and then close them.
 
         Args:
             who: A KazooClient, a zoolet Client, a session id, or ``"all"``.
@@ -249,15 +250,15 @@ class RealServer(Proxy, NamedWaits):
             password = self._interceptor.passwords.get(session_id)
             if password is None:
                 raise LookupError(f"session {clients.client_label(session_id)} was not opened through the proxy")
-            self._client.run(partial(self._end, session_id, password))
+            self._client.run(partial(self._close_session, session_id, password))
 
-    async def _end(self, session_id: int, password: bytes) -> None:
-        host, port = arguments.read_servers(self._real)[0]
-        async with asyncio.timeout(TIMEOUT):
+    async def _close_session(self, session_id: int, password: bytes) -> None:
+        host, port = arguments.read_servers(self._servers)[0]
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             reader, writer = await asyncio.open_connection(host, port)
             try:
                 connect = frame(ConnectRequest(0, 30_000, session_id, password, False).encode())
-                # A single write sends both, because a disconnected client immediately resumes its session.
+                # A single write sends both requests, because the client immediately resumes its session.
                 writer.write(connect + frame(r.RequestHeader(1, OpCode.CLOSE_SESSION).encode()))
                 answer = await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
                 if struct.unpack_from(">q", answer, 8)[0] != session_id:
@@ -268,7 +269,7 @@ class RealServer(Proxy, NamedWaits):
                 writer.close()
 
     def leaks(self) -> list[str]:
-        """Return a line for each session that is still open."""
+        """Return a line for each session that is still open. Return no lines if the server does not answer."""
         try:
             open_ = [(hexadecimal(session_id), view.client) for session_id, view in self.sessions().items()]
             return [f"session {session_id} is still open, from {client}" for session_id, client in open_]

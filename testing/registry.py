@@ -17,17 +17,17 @@ E = TypeVar("E", bound="Endpoint")
 
 
 real_hosts = os.environ.get("ZOOLET_REAL_HOSTS")
-"""Addresses of real servers for test cases, which the pytest plugin sets from ``--zoolet-hosts``, or None."""
+"""Addresses of real servers for test cases, or None. The pytest plugin sets them from ``--zoolet-hosts``."""
 _running: weakref.WeakSet[Endpoint] = weakref.WeakSet()
 
 
 class Test:
-    """The servers of one test.
+    """The servers that one test uses, and their leaks.
 
     Attributes:
-        failed: State of each server whose block raised an error, as text, by its name.
-        leaks: Leaks of each server when it was stopped, by its name.
-        before: Leaks of each server at the start of the test, and the number of requests that it had read.
+        failed: State of each server that a failed test used, or whose block raised an error, as text, by its name.
+        leaks: Leaks of each server when it was stopped, by the server's name.
+        before: Leaks of each server at the start of the test, and the number of requests read until then.
     """
 
     __test__ = False
@@ -40,19 +40,19 @@ class Test:
             self.before[endpoint] = frozenset(_find_leaks(endpoint)), _activity_count(endpoint)
 
     def new_leaks(self, endpoint: Endpoint) -> list[str]:
-        """Return the leaks of a server that did not exist at the start of the test."""
+        """Return the leaks of a server, without the leaks that existed at the start of the test."""
         before, _ = self.before.get(endpoint, (frozenset[str](), 0))
         return [leak for leak in _find_leaks(endpoint) if leak not in before]
 
     def used(self) -> list[Endpoint]:
-        """Return the servers that were started or have read a request during the test, or all if no server has."""
+        """Return the servers that started or read a request during the test, or all servers if none did."""
         servers = running_endpoints()
         return [
             one for one in servers if one not in self.before or _activity_count(one) != self.before[one][1]
         ] or servers
 
     def end(self) -> dict[str, list[str]]:
-        """Return the leaks of the test, by the name of the server."""
+        """End the test, and return its leaks by the name of the server."""
         for endpoint in running_endpoints():
             if leaks := self.new_leaks(endpoint):
                 self.leaks[repr(endpoint)] = leaks
@@ -62,14 +62,14 @@ class Test:
 def _find_leaks(endpoint: Endpoint) -> list[str]:
     try:
         return endpoint.leaks()
-    except UNREACHABLE:
+    except UNREACHABLE_ERRORS:
         return []
 
 
 def _activity_count(endpoint: Endpoint) -> int:
     try:
         return endpoint.op_count()
-    except UNREACHABLE:
+    except UNREACHABLE_ERRORS:
         return 0
 
 
@@ -77,14 +77,14 @@ def report_of(endpoint: Endpoint) -> str:
     """Return the state of a server as text, or the reason why it is not available."""
     try:
         return endpoint.report()
-    except UNREACHABLE as error:
+    except UNREACHABLE_ERRORS as error:
         return f"no report: {error}"
 
 
-UNREACHABLE: Final = (RuntimeError, TimeoutError)
-"""Errors of a server that was stopped just now, or whose loop is blocked."""
+UNREACHABLE_ERRORS: Final = (RuntimeError, TimeoutError)
+"""Errors of a server that may have stopped, or whose loop is blocked."""
 test: Test | None = None
-"""The running test, or None outside of tests and without a plugin or test case that creates one."""
+"""The running test. None outside of tests, and if neither the plugin nor a test case tracks tests."""
 
 
 def running_endpoints() -> list[Endpoint]:
@@ -93,12 +93,12 @@ def running_endpoints() -> list[Endpoint]:
 
 
 def report_started(endpoint: Endpoint) -> None:
-    """Report that a server has started."""
+    """Add a server that has started to the registry."""
     _running.add(endpoint)
 
 
 def report_ending(endpoint: Endpoint, error: BaseException | None, *, check: bool = True) -> None:
-    """Report that a server is about to stop.
+    """Remove a server that is about to stop, and record its state after an error, or its leaks.
 
     Args:
         endpoint: The server.
@@ -115,8 +115,9 @@ def report_ending(endpoint: Endpoint, error: BaseException | None, *, check: boo
 
 
 def heal_all(servers: Iterable[E]) -> list[E]:
-    """End the faults of some servers, and return the running ones. Otherwise clients that are being closed would wait
-    for replies until they time out.
+    """End the faults of the servers that are running, and return these servers.
+
+    Faults could make clients wait until their timeouts while they are being closed.
     """
     # A server that replays a recording has no attribute `running`, and no faults.
     running = [server for server in servers if getattr(server, "running", False)]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ServerOptions(TypedDict, total=False):
-    """The keyword arguments of :class:`Server`, for functions that pass them on."""
+    """The keyword arguments of :class:`Server`, to annotate functions that pass them to a server."""
 
     clock: ClockName
     seed: int | None
@@ -53,9 +53,9 @@ class Server(StateCalls):
 
     Args:
         host: The address to listen on.
-        port: The port, or 0 for a free one. The server keeps its port when it is stopped and started again.
+        port: The port, or 0 for a free port. The server keeps its port when it is stopped and started again.
         clock: ``"real"``, or ``"manual"`` for a clock that only :meth:`advance` moves.
-        seed: The seed of all randomness, by default a random one. The same seed leads to the same faults, and with a
+        seed: The seed of all randomness, by default a random seed. The same seed leads to the same faults, and with a
             manual clock to the same session ids and times.
         data_dir: The data directory, which is created if it is missing. The server starts with its content, and all
             changes outlive the server and this process. Only one server can use it at a time. None: in memory only.
@@ -118,9 +118,9 @@ class Server(StateCalls):
         if sasl_users is not None:
             self._config.settings.sasl_users = dict(sasl_users)
         repeatable = seed is not None or clock == "manual"
-        self._unsaved = False
+        self._has_unsaved_state = False
         self._initial_zxid = 0 if initial_zxid is None and repeatable else initial_zxid
-        self._last_engine: Engine | None = None  # engine of the last start
+        self._last_engine: Engine | None = None  # the engine of the latest start, for the next zxid
 
     def _assemble(self) -> Daemon:
         config, clock, data = self._config, self._clock, self._open()
@@ -159,7 +159,7 @@ class Server(StateCalls):
     def _engine(self) -> Engine:
         return self._runner.daemon.engine
 
-    # --- files ---
+    # --- the data directory ---
 
     def _open(self) -> OpenDirectory | None:
         """Lock and return the data directory. Return None for a server in memory."""
@@ -173,20 +173,20 @@ class Server(StateCalls):
         self._data = OpenDirectory(StorageSettings(os.fspath(self._data_dir), fsync="never", preallocated=0))
         return self._data
 
-    def _store_again(self) -> None:
-        """Write the whole state to disk, because a change was not made by a transaction."""
+    def _store_state(self) -> None:
+        """Start to write the whole state to disk, after a change that was not made by a transaction."""
         store = self.daemon.connections.log
         if store is not None:
             self._engine.take_zxid()  # the snapshot needs a later zxid than all logged transactions
-            self._unsaved = True
+            self._has_unsaved_state = True
             store.snapshot_soon()
 
     async def _save(self) -> None:
         await self._close_admin()
         store = self.daemon.connections.log
-        if store is not None and self._unsaved:
+        if store is not None and self._has_unsaved_state:
             await store.snapshot_written()
-        self._unsaved = False
+        self._has_unsaved_state = False
 
     def _release(self) -> None:
         data, self._data = self._data, None
@@ -196,8 +196,9 @@ class Server(StateCalls):
     # --- sessions and connections ---
 
     def expire(self, who: Who) -> None:
-        """Expire sessions. When this returns, their ephemeral nodes are deleted, the watches of other clients have
-        fired, and their connections are closed.
+        """Expire sessions, and close their connections.
+
+        When this returns, the ephemeral nodes of the sessions are deleted, and the watches of other clients have fired.
 
         Args:
             who: A KazooClient, a zoolet Client, a session id, or ``"all"``.
@@ -218,12 +219,13 @@ class Server(StateCalls):
         self._runner.call(lambda: self._engine.set_read_only(on))
 
     def restart(self, *, keep: bool = True, downtime: float = 0.0) -> None:
-        """Restart on the same port. All connections are closed, and their watches and identities are lost. Faults and
-        pauses stay.
+        """Restart on the same port.
+
+        All connections are closed, and their watches and identities are lost. Faults and pauses stay.
 
         Args:
             keep: Keep the tree and the sessions, as a server with a data directory does. All session timeouts start
-                again. Otherwise the server starts empty, and old sessions are rejected as expired.
+                again. If false, the server starts empty, and old sessions are rejected as expired.
             downtime: Seconds of the server's clock until it accepts connections again. This call does not wait.
 
         Raises:
@@ -239,11 +241,11 @@ class Server(StateCalls):
             changes.extend_sessions(self._engine, downtime)
             self._set_refusing(down=downtime > 0)
             if downtime:
-                self._downtime = self._interceptor.call_later(downtime, self._serve_again)
+                self._downtime = self._interceptor.call_later(downtime, self._end_downtime_if_running)
 
         self._runner.call(restart)
 
-    def _serve_again(self) -> None:
+    def _end_downtime_if_running(self) -> None:
         """End a downtime, unless the server was stopped."""
         if self._runner.runs_here():
             self._runner.call(lambda: self._set_refusing(down=False))
@@ -280,7 +282,7 @@ class Server(StateCalls):
 
         def restore() -> None:
             self._history.restore_to(snapshot)
-            self._store_again()
+            self._store_state()
 
         self._runner.call(restore)
 
@@ -306,10 +308,10 @@ class Server(StateCalls):
         self._runner.call(reset)
 
     def _clear(self) -> None:
-        """Remove all sessions and nodes."""
+        """Remove all sessions, and restore the tree of the latest start."""
         for session in list(self._engine.sessions.alive.values()):
             self._engine.close_session(session)
         self._history.restore_to(self._history.start)
         self._engine.quota.enforced = self._engine.settings.enforce_quota
-        self._others = None
-        self._store_again()
+        self._owner_session = None
+        self._store_state()

@@ -1,4 +1,4 @@
-"""Types for the signatures of this package, so that a type checker rejects mistakes such as ``fault(..., "creat")``."""
+"""Types for the signatures of this package. A type checker rejects mistakes such as ``fault(..., "creat")``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ OpName = Literal[
 ``transaction`` each stand for all op codes that clients use for this purpose.
 """
 ClockName = Literal["real", "manual"]
-"""The clocks of a server."""
+"""The names of the clocks that a server can use."""
 CompatName = Literal["3.8", "3.9"]
-"""The releases whose behaviour a server can reproduce."""
+"""The ZooKeeper releases whose behaviour a server can reproduce."""
 
 
 Direction = Literal["both", "requests", "replies"]
@@ -32,12 +32,12 @@ class Timer(Protocol):
     """A timer of an event loop or of a manual clock."""
 
     def cancel(self) -> object:
-        """Cancel the timer, so that its function is not called."""
+        """Cancel the timer: its function is not called."""
         ...
 
 
 CallLater = Callable[[float, Callable[[], object]], Timer]
-"""Calls a function after some seconds."""
+"""A function that calls a second function after some seconds, and returns the timer."""
 
 
 class HasSession(Protocol):
@@ -50,7 +50,7 @@ class HasSession(Protocol):
 
 
 class HasClientId(Protocol):
-    """A KazooClient."""
+    """A client that knows the id and the password of its session: a KazooClient."""
 
     @property
     def client_id(self) -> tuple[int, bytes] | None:

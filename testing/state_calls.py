@@ -1,4 +1,4 @@
-"""The calls of servers whose state a test reads and changes: a server, a cluster, and each of its members.
+"""The calls of servers whose state a test reads and changes: a server, a cluster, and each member of a cluster.
 
 Subclasses define the differences: which engine shows the state, and which one a test changes.
 """
@@ -21,22 +21,22 @@ from .state import changes, report, views
 from .state.populate import populate
 from .state.report import Sections
 
-OTHERS_TIMEOUT: Final = 0x7FFFFFFF
-"""Timeout of the session that owns the nodes of create(ephemeral=True), in milliseconds: 24 days."""
+OWNER_TIMEOUT_MS: Final = 0x7FFFFFFF
+"""Timeout, in milliseconds, of the session that owns the nodes of create(ephemeral=True): 24 days."""
 
 
 class StateCalls(Endpoint, NamedWaits):
-    """One or several servers that share one state.
+    """The base class of one or several servers that share one state.
 
     Args:
         host: The address to listen on.
-        port: The port, or 0 for a free one.
+        port: The port, or 0 for a free port.
         seed: The seed of all randomness.
         clock: The clock.
         config: The configuration.
 
     Attributes:
-        tls_ca: PEM file of the certificate authority that clients must trust, or None without TLS.
+        tls_ca: PEM file of the certificate authority that clients must trust, or None if TLS is off.
     """
 
     def __init__(self, host: str, port: int, seed: int, clock: Clock, config: ServerConfig) -> None:
@@ -45,16 +45,16 @@ class StateCalls(Endpoint, NamedWaits):
         self._host = host
         self._config = config
         self._control: Any = None
-        self._others: Session | None = None  # session that owns the nodes of create(ephemeral=True)
+        self._owner_session: Session | None = None  # session that owns the nodes of create(ephemeral=True)
 
     def supports_chaos(self, kind: str) -> bool:
-        """Return whether this endpoint supports a kind of chaos: only ``"expire_sessions"`` is supported."""
+        """Return whether this endpoint supports a kind of chaos. Only ``"expire_sessions"`` is supported."""
         return kind == "expire_sessions"
 
     @property
     @abstractmethod
     def _engine(self) -> Engine:
-        """The engine that shows the state."""
+        """The engine whose state the views show."""
 
     @property
     def _writer(self) -> Engine:
@@ -81,7 +81,7 @@ class StateCalls(Endpoint, NamedWaits):
     def admin_url(self) -> str | None:
         """The URL of the console. The control API is at the path ``commands`` below it.
 
-        None without ``admin=True``, and while the server is not running.
+        None if ``admin`` is false, and while the server is not running.
         """
         return f"{self._control.url}/" if self._control is not None else None
 
@@ -99,7 +99,7 @@ class StateCalls(Endpoint, NamedWaits):
 
     # --- sessions and time ---
 
-    def _sessions_of(self, who: object) -> set[int]:
+    def _session_ids(self, who: object) -> set[int]:
         return {session.id for session in clients.matching_sessions(self._engine, who)}
 
     def skew_clock(self, seconds: float) -> None:
@@ -124,8 +124,9 @@ class StateCalls(Endpoint, NamedWaits):
         self._runner.call(skew)
 
     def heal(self) -> None:
-        """End all faults, pauses and clock skew, and accept connections. Held requests are executed now, and withheld
-        events are lost.
+        """End all faults, pauses and clock skew, and accept connections.
+
+        Held requests are executed now, and withheld events are lost.
         """
         super().heal()
         self.skew_clock(0)
@@ -147,8 +148,9 @@ class StateCalls(Endpoint, NamedWaits):
     def create(
         self, path: str, data: bytes | str | None = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        """Create a node, as another client would: watches fire, but no permission is needed. Missing parents are
-        created.
+        """Create a node, as another client would: watches fire, but no permission is needed.
+
+        Missing parents are created.
 
         Args:
             path: The path of the node.
@@ -169,9 +171,9 @@ class StateCalls(Endpoint, NamedWaits):
 
         def create() -> str:
             engine = self._writer
-            if ephemeral and (self._others is None or self._others.id not in engine.sessions.alive):
-                self._others = engine.open_session(OTHERS_TIMEOUT)
-            owner = self._others.id if ephemeral and self._others is not None else 0
+            if ephemeral and (self._owner_session is None or self._owner_session.id not in engine.sessions.alive):
+                self._owner_session = engine.open_session(OWNER_TIMEOUT_MS)
+            owner = self._owner_session.id if ephemeral and self._owner_session is not None else 0
             return changes.create(engine, path, data, owner, sequential=sequential)
 
         return self._runner.call(create)
@@ -257,5 +259,5 @@ class StateCalls(Endpoint, NamedWaits):
         return self._runner.call(lambda: views.node_at(self._engine, path))
 
     def _sessions_of_clients(self) -> Mapping[int, views.SessionView]:
-        others = 0 if self._others is None else self._others.id
+        others = 0 if self._owner_session is None else self._owner_session.id
         return {id: view for id, view in self.sessions().items() if id != others}

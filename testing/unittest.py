@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import registry
 from .cluster.cluster import MAX_MEMBERS, Cluster
-from .cluster.real import stand_in
+from .cluster.real import make_stand_in
 from .server import Server
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ZooletTestCase(unittest.TestCase):
 
     Attributes:
         zoolet_options: Arguments of the :class:`~zoolet.testing.Server` or the :class:`~zoolet.testing.Cluster`.
-        zoolet_members: Number of members. With more than one, ``self.zoolet`` is a cluster.
+        zoolet_members: Number of members. With more than one member, ``self.zoolet`` is a cluster.
         zoolet: The server or the cluster.
     """
 
@@ -45,16 +45,16 @@ class ZooletTestCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Start the server."""
+        """Start the server or the cluster."""
         super().setUpClass()
-        cls._start()
-        cls.addClassCleanup(lambda: cls.zoolet.__exit__(None, None, None))  # with pytest, this looks for leaks
+        cls._start_server()
+        cls.addClassCleanup(lambda: cls.zoolet.__exit__(None, None, None))  # with pytest, __exit__() looks for leaks
 
     @classmethod
-    def _start(cls) -> None:
+    def _start_server(cls) -> None:
         members = cls.zoolet_members if cls.zoolet_members > 1 else None
         if registry.real_hosts is not None:
-            cls.zoolet = stand_in(registry.real_hosts, cls.zoolet_options, members=members)
+            cls.zoolet = make_stand_in(registry.real_hosts, cls.zoolet_options, members=members)
         elif members is not None:
             cls.zoolet = Cluster(cls.zoolet_members, **cls.zoolet_options)
         else:
@@ -67,22 +67,22 @@ class ZooletTestCase(unittest.TestCase):
         As with pytest, the report of a failed test includes the state of the servers, and leaks are reported as a
         warning.
         """
-        if hasattr(type(self), "zoolet"):  # it is missing in a skipped class, whose setUpClass does not run
-            if not self.zoolet.running:  # another test has stopped it
+        if hasattr(type(self), "zoolet"):  # setUpClass has not run if the class is skipped
+            if not self.zoolet.running:  # an earlier test has stopped the server
                 self.zoolet.start()
             elif isinstance(self.zoolet, Cluster) and self.zoolet.has_changed:
                 self.zoolet.stop()
-                self._start()
+                self._start_server()
             else:
                 self.zoolet.reset()
-        runs_here = registry.test is None  # with its plugin, pytest writes the report
+        runs_here = registry.test is None  # otherwise pytest's plugin writes the report
         if runs_here and not isinstance(result, unittest.TestResult):
             return super().run(result)
         registry.test = test = registry.test or registry.Test()
         wrapped = [name for name in ("addError", "addFailure", "addSubTest") if hasattr(result, name)]
         before = {name: vars(result)[name] for name in wrapped if name in vars(result)}
         for name in wrapped:
-            setattr(result, name, partial(self._report, test, getattr(result, name), runs_here))
+            setattr(result, name, partial(self._add_with_state, test, getattr(result, name), runs_here))
         try:
             return super().run(result)
         finally:
@@ -91,18 +91,18 @@ class ZooletTestCase(unittest.TestCase):
             vars(result).update(before)
             if runs_here:
                 registry.test = None
-                self._warn_of_leaks(test)
+                self._warn_about_leaks(test)
 
     @staticmethod
-    def _report(test: registry.Test, add: Callable[..., None], runs_here: bool, *arguments: Any) -> None:
-        """Add an error to a result, with the state of the servers, because the test's cleanups may stop them.
+    def _add_with_state(test: registry.Test, add: Callable[..., None], runs_here: bool, *arguments: Any) -> None:
+        """Add an error to a result, with the state of the servers, which the test's cleanups may stop later.
 
         The state is a note of the error, because some results, such as Django's, keep no texts.
 
         Args:
             test: The servers of the test.
             add: Method of the result.
-            runs_here: Whether to add the note. With its plugin, pytest writes the state.
+            runs_here: Whether to add the note. With pytest's plugin, the plugin reports the state.
             arguments: Arguments of the method. The last one describes the error, or is None for a passed subtest.
         """
         if arguments[-1] is None:
@@ -113,11 +113,11 @@ class ZooletTestCase(unittest.TestCase):
             if runs_here:
                 error.add_note(note)
         add(*arguments)
-        with suppress(ValueError):  # a later test may raise the same object
+        with suppress(ValueError):  # a later test may raise the same error object
             getattr(error, "__notes__", []).remove(note)
         return None
 
-    def _warn_of_leaks(self, test: registry.Test) -> None:
+    def _warn_about_leaks(self, test: registry.Test) -> None:
         if not test.failed and (left := test.end()):
             lines = [f"  at {name}: {leak}" for name, leaks in left.items() for leak in leaks]
             warnings.warn("\n".join([f"{self.id()} has left at zoolet:", *lines]), ResourceWarning, stacklevel=2)
@@ -155,16 +155,16 @@ def _shared_cluster() -> Cluster:
     return cluster
 
 
-def get_global_cluster() -> _Cluster:
+def get_global_cluster() -> _KazooCluster:
     """Return the cluster that all harnesses share, as the function in ``kazoo.testing.harness`` does.
 
     Raises:
         ValueError: ZOOKEEPER_CLUSTER_SIZE or ZOOKEEPER_PORT_OFFSET is invalid.
     """
-    return _Cluster(_Member(_shared_cluster(), index) for index in range(len(_shared_cluster())))
+    return _KazooCluster(_KazooMember(_shared_cluster(), index) for index in range(len(_shared_cluster())))
 
 
-class _Member:
+class _KazooMember:
     """A member, with the interface of the servers in kazoo's ``cluster``."""
 
     def __init__(self, cluster: Cluster, index: int) -> None:
@@ -186,19 +186,19 @@ class _Member:
         self._member.stop()
 
     def reset(self) -> None:
-        """Remove all state. The members share it, so it is removed from all members."""
+        """Remove all state of the cluster, because the members share the state."""
         self._cluster.reset()
 
     def destroy(self) -> None:
-        """Remove all state. The members run until the process exits."""
+        """Remove all state of the cluster. The member keeps running until the process exits."""
         self._cluster.reset()
 
     def get_logs(self, num_lines: int = 100) -> list[str]:
-        """Return the last requests."""
+        """Return the last *num_lines* requests to this member, as text."""
         return [str(op) for op in self._member.ops(num_lines)]
 
 
-class _Cluster(list[_Member]):
+class _KazooCluster(list[_KazooMember]):
     """A replacement for kazoo's ``cluster`` that lists the members."""
 
     def start(self) -> None:
@@ -215,15 +215,15 @@ class _Cluster(list[_Member]):
         cluster.accept_connections()
 
     def reset(self) -> None:
-        """Remove all state."""
+        """Remove all state of the cluster."""
         _shared_cluster().reset()
 
     def terminate(self) -> None:
-        """Remove all state. The members run until the process exits."""
+        """Remove all state of the cluster. The members keep running until the process exits."""
         _shared_cluster().reset()
 
     def get_logs(self, num_lines: int = 100) -> list[str]:
-        """Return the last requests."""
+        """Return the last *num_lines* requests to the first member, as text."""
         return self[0].get_logs(num_lines)
 
 
@@ -244,7 +244,7 @@ class KazooTestHarness(unittest.TestCase):
         self._clients: list[KazooClient] = []
 
     @property
-    def cluster(self) -> _Cluster:
+    def cluster(self) -> _KazooCluster:
         """The cluster that all harnesses in this process share."""
         return get_global_cluster()
 
@@ -256,7 +256,7 @@ class KazooTestHarness(unittest.TestCase):
     secure_servers = servers
 
     def log(self, level: int, msg: str, *args: Any, **kwargs: Any) -> None:
-        """Log a message."""
+        """Log a message with this module's logger."""
         _log.log(level, msg, *args, **kwargs)
 
     def _get_nonchroot_client(self) -> KazooClient:
@@ -303,7 +303,7 @@ class KazooTestHarness(unittest.TestCase):
         Raises:
             AssertionError: The client did not notice the loss within 5 s, or did not reconnect within 15 s.
         """
-        self._break(_shared_cluster().drop, "SUSPENDED", event_factory)
+        self._interrupt_session(_shared_cluster().drop, "SUSPENDED", event_factory)
 
     def expire_session(self, event_factory: Callable[[], Any] = threading.Event) -> None:
         """Expire the client's session, and wait until the client has a new one.
@@ -311,9 +311,11 @@ class KazooTestHarness(unittest.TestCase):
         Raises:
             AssertionError: The client did not notice the loss within 5 s, or did not reconnect within 15 s.
         """
-        self._break(_shared_cluster().expire, "LOST", event_factory)
+        self._interrupt_session(_shared_cluster().expire, "LOST", event_factory)
 
-    def _break(self, disturb: Callable[[Any], None], expected: str, event_factory: Callable[[], Any]) -> None:
+    def _interrupt_session(
+        self, disturb: Callable[[Any], None], expected: str, event_factory: Callable[[], Any]
+    ) -> None:
         lost, recovered = event_factory(), event_factory()
 
         def listen(state: str) -> bool:
@@ -339,7 +341,7 @@ class KazooTestCase(KazooTestHarness):
     """A replacement for ``kazoo.testing.KazooTestCase``."""
 
     def setUp(self) -> None:
-        """Start a client."""
+        """Start a client with its own chroot, and the cluster if it is not running."""
         self.setup_zookeeper()
 
     def tearDown(self) -> None:
@@ -348,5 +350,5 @@ class KazooTestCase(KazooTestHarness):
 
     @classmethod
     def tearDownClass(cls) -> None:
-        """Remove all state."""
+        """Remove all state of the cluster, for the next class."""
         _shared_cluster().reset()

@@ -1,4 +1,4 @@
-"""One attack: its row in the table, its report, and the decorator that adds it to the table."""
+"""An attack: its row in the table, its report, and the decorator that adds the row to the table."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from typing import Final
 from adversary.target import Target
 
 MEGABYTE: Final = 1_000_000
-NEIGHBOUR_MS: Final = 100.0
-RSS_MB: Final = 300.0
-EPHEMERAL: Final = 1
+MAX_NEIGHBOUR_MS: Final = 100.0
+MAX_RSS_MB: Final = 300.0
+EPHEMERAL_FLAG: Final = 1
 JAAS: Final = 'Server {\n  org.apache.zookeeper.server.auth.DigestLoginModule required\n  user_bob="secret";\n};\n'
 
 
 @dataclass
 class Report:
-    """The result of an attack, and its failures."""
+    """The report of an attack: the result of the attacker, and the failures of the server."""
 
     got: str = ""
     failures: list[str] = field(default_factory=list)
 
-    def require(self, true: object, claim: str) -> None:
-        """Record a failure unless a claim holds."""
-        if not true:
-            self.failures.append(claim)
+    def require(self, condition: object, failure: str) -> None:
+        """Record a failure unless a condition is true."""
+        if not condition:
+            self.failures.append(failure)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the table.
+    """One row of the table: an attack and its limits.
 
     Args:
-        name: Number and name.
+        name: Number and name, separated by a hyphen.
         run: Function that attacks.
-        latency_ms: Limit for the neighbour's worst latency, or None if it is not measured or has no limit.
+        latency_ms: Limit for the neighbour's worst latency, or None if the latency is not measured or not limited.
         cpu_ms: Limit for the CPU time of the server during one request of the neighbour, or None for no limit.
         rss_mb: Limit for the daemon's peak resident memory, or None for no limit.
         properties: Properties of the server. ``{jaas}`` stands for a JAAS file.
         options: Further options of the daemon.
         descriptors: Maximum number of descriptors of the daemon.
-        apache: Whether the attack makes sense on Apache ZooKeeper as it is started here.
+        apache: Whether the attack can also run on Apache ZooKeeper with the configuration of :class:`ApacheTarget`.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Case:
 
 
 CASES: list[Case] = []
-"""All attacks, once :mod:`adversary.cases` is imported."""
+"""All attacks. The list is filled by the import of :mod:`adversary.cases`."""
 
 
 def attack(
@@ -75,7 +75,7 @@ def attack(
     descriptors: int = 0,
     apache: bool = True,
 ) -> Callable[[Callable[[Target, Report], None]], Callable[[Target, Report], None]]:
-    """Add a function to the table. The arguments are the same as for :class:`Case`."""
+    """Return a decorator that adds a function to the table. For the arguments see :class:`Case`."""
 
     def add(run: Callable[[Target, Report], None]) -> Callable[[Target, Report], None]:
         CASES.append(Case(name, run, latency_ms, cpu_ms, rss_mb, properties or {}, options or [], descriptors, apache))

@@ -1,4 +1,4 @@
-"""A hostile client: one blocking connection that sends any bytes, and counts the answers."""
+"""A hostile client: one blocking connection that can send any bytes, and counts the answers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import AuthPacket, ReplyHeader
 
-REPLY_TIMEOUT_S: Final = 30.0  # a client that waits this long for one reply gives up
-_REPLY: Final = combined_struct(Int, ReplyHeader)
-_HEADER: Final = combined_struct(ReplyHeader)
+REPLY_TIMEOUT_S: Final = 30.0  # maximum time to wait for one reply
+_REPLY_STRUCT: Final = combined_struct(Int, ReplyHeader)
+_HEADER_STRUCT: Final = combined_struct(ReplyHeader)
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Outcome:
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        """Return one line for the table."""
+        """Return the counts in one line, for the table."""
         parts = [f"{self.replies:,} replies"]
         parts += [f"{count:,} x {code}" for code, count in self.errors.most_common(3)]
         parts += [f"{self.events:,} events"] if self.events else []
@@ -45,8 +45,8 @@ class Outcome:
         return ", ".join(parts) + f" in {self.seconds:.1f} s"
 
 
-class Replies:
-    """Counts the frames in a stream without keeping them."""
+class ReplyCounter:
+    """A counter of the frames in a stream, which it does not store."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -63,7 +63,7 @@ class Replies:
         data = self._rest + data[self._skip :]
         self._skip, at, size = 0, 0, len(data)
         while size - at >= 20:
-            length, xid, _, err = _REPLY.unpack_from(data, at)
+            length, xid, _, err = _REPLY_STRUCT.unpack_from(data, at)
             if xid == -1:
                 outcome.events += 1
             else:
@@ -75,8 +75,8 @@ class Replies:
         self._rest = data[at:]
 
 
-class Peer:
-    """One blocking connection.
+class HostilePeer:
+    """A blocking connection to a server, without the checks of a real client.
 
     Args:
         port: The server's port on 127.0.0.1.
@@ -118,12 +118,12 @@ class Peer:
         self.link.close()
 
     def reset(self) -> None:
-        """Close the socket with RST."""
+        """Close the socket with RST, which discards unsent data."""
         self.link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.link.close()
 
-    def probe_and_reset(self) -> bool:
-        """Return whether the server has closed the connection, without reading from it, and close it with RST."""
+    def check_closed_and_reset(self) -> bool:
+        """Return whether the server has closed the connection, and reset the connection. Unread data stays unread."""
         ping = request(OpCode.PING, b"", -2)
         self.link.setblocking(False)
         try:
@@ -131,7 +131,7 @@ class Peer:
             time.sleep(0.001)  # gives the RST of a closed peer time to arrive
             self.link.send(ping)
             state = self.link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-            return state != 1  # TCP_ESTABLISHED
+            return state != 1  # 1 is TCP_ESTABLISHED
         except BlockingIOError:
             return False
         except OSError:
@@ -139,7 +139,7 @@ class Peer:
         finally:
             self.reset()
 
-    def _exactly(self, size: int) -> bytes:
+    def _read_exactly(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
             piece = self.link.recv(min(size - len(data), 1 << 20))
@@ -149,15 +149,15 @@ class Peer:
         return bytes(data)
 
     def payload(self) -> bytes:
-        """Read one frame."""
-        return self._exactly(int_at(self._exactly(4))[0])
+        """Read one frame, and return its payload."""
+        return self._read_exactly(int_at(self._read_exactly(4))[0])
 
     def call(self, op: OpCode, body: bytes | Record = b"", xid: int = 1) -> tuple[int, bytes]:
         """Send a request, and return the error code and the body of its reply. Events are skipped."""
         self.link.sendall(request(op, body, xid))
         while True:
             data = self.payload()
-            got, _, err = _HEADER.unpack_from(data)
+            got, _, err = _HEADER_STRUCT.unpack_from(data)
             if got != -1:
                 return err, data[16:]
 
@@ -172,7 +172,7 @@ class Peer:
         return self.call(OpCode.AUTH, AuthPacket(0, "digest", name.encode()), -4)[0]
 
     def closed(self) -> bool:
-        """Return whether the server has closed the connection. Reads and discards all available data."""
+        """Discard all available data, and return whether the server has closed the connection."""
         self.link.settimeout(0)
         try:
             while self.link.recv(1 << 16):
@@ -194,7 +194,7 @@ class Peer:
         seconds: float = REPLY_TIMEOUT_S,
         outcome: Outcome | None = None,
     ) -> Outcome:
-        """Send and read at the same time, until all replies have arrived, the server closes, or the time is over.
+        """Send and read at the same time. Stop when all replies have arrived, the server closes, or the time is over.
 
         Args:
             data: Bytes, or several pieces that are sent one after the other.
@@ -203,7 +203,7 @@ class Peer:
             outcome: Outcome of an earlier flood to add to, or None for a new one.
         """
         outcome = outcome or Outcome()
-        seen, goal = Replies(outcome), outcome.replies + replies
+        seen, goal = ReplyCounter(outcome), outcome.replies + replies
         pieces: Iterator[bytes] = iter([data] if isinstance(data, bytes) else data)
         rest: memoryview | None = memoryview(next(pieces, b""))
         started = time.monotonic()

@@ -9,7 +9,11 @@ from adversary.target import Target
 
 
 def populate(target: Target, paths: list[str], data: bytes = b"") -> None:
-    """Create nodes before an attack."""
+    """Create nodes before an attack.
+
+    Raises:
+        RuntimeError: A node could not be created.
+    """
     with target.peer() as peer:
         outcome = peer.flood(creates(paths, data), len(paths), seconds=60)
         if outcome.errors or outcome.replies != len(paths):
@@ -17,7 +21,7 @@ def populate(target: Target, paths: list[str], data: bytes = b"") -> None:
 
 
 def flood(target: Target, report: Report, data: bytes, replies: int, *, may_close: bool = False) -> Outcome:
-    """Attack with pipelined requests on one connection, and check the reaction of the server by :func:`judge_flood`."""
+    """Attack with pipelined requests on one connection. Check the outcome by :func:`judge_flood`, and return it."""
     with target.peer() as peer, target.under_attack():
         outcome = peer.flood(data, replies)
     report.got = str(outcome)
@@ -26,7 +30,7 @@ def flood(target: Target, report: Report, data: bytes, replies: int, *, may_clos
 
 
 def judge_flood(report: Report, outcome: Outcome, *, may_close: bool = False) -> None:
-    """Fail if the server does not answer a flood, or closes the connection without permission. It may be slow.
+    """Report a failure if the server does not answer a flood, or closes the connection although *may_close* is false.
 
     In most floods every single request is legal and cheap to write, so closing the connection would break real clients.
     """

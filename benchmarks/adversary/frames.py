@@ -1,4 +1,4 @@
-"""Builds many frames of requests at a time, because an attack's own CPU must not slow it down."""
+"""Functions that build many request frames at a time, because the attacker's CPU must not slow down the attack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zoolet.protocol.records import CreateRequest, MultiHeader, RequestHeader
 CREATE_TAIL: Final = CreateRequest("", b"", OPEN_ACL_UNSAFE, 0).encode()[8:]
 """The end of a create request, after path and data: the open ACL, and flags 0."""
 OPEN_ACL: Final = CREATE_TAIL[:-4]
-_HEAD: Final = combined_struct(Int, RequestHeader)
+_HEADER_STRUCT: Final = combined_struct(Int, RequestHeader)
 
 
 def request(op: OpCode, body: bytes | Record, xid: int = 1) -> bytes:
@@ -24,9 +24,9 @@ def request(op: OpCode, body: bytes | Record, xid: int = 1) -> bytes:
 
 
 def creates(paths: Iterable[str], data: bytes = b"", flags: int = 0) -> bytes:
-    """Return the frames of many creates. They are built by hand, because there are up to a million."""
+    """Return the frames of many creates. They are built without records, because there are up to a million."""
     tail = put_bytes(data) + OPEN_ACL + pack_int(flags)
-    fixed, pack, op, parts = 8 + len(tail), _HEAD.pack, int(OpCode.CREATE), []
+    fixed, pack, op, parts = 8 + len(tail), _HEADER_STRUCT.pack, int(OpCode.CREATE), []
     for path in paths:
         raw = put_str(path)
         parts.append(pack(fixed + len(raw), 1, op) + raw + tail)
@@ -34,20 +34,20 @@ def creates(paths: Iterable[str], data: bytes = b"", flags: int = 0) -> bytes:
 
 
 def exists(paths: Iterable[str], *, watch: bool = True) -> bytes:
-    """Return the frames of many exists requests."""
-    tail, pack, op, parts = bytes([watch]), _HEAD.pack, int(OpCode.EXISTS), []
+    """Return the frames of exists requests for many paths, with or without a watch."""
+    tail, pack, op, parts = bytes([watch]), _HEADER_STRUCT.pack, int(OpCode.EXISTS), []
     for path in paths:
         raw = put_str(path)
         parts.append(pack(9 + len(raw), 1, op) + raw + tail)
     return b"".join(parts)
 
 
-def acl_vector(entries: list[tuple[int, str, str]]) -> bytes:
+def encode_acl(entries: list[tuple[int, str, str]]) -> bytes:
     """Return an ACL list in its wire format."""
     return pack_int(len(entries)) + b"".join(ACL(perms, Id(s, i)).encode() for perms, s, i in entries)
 
 
-def multi_of(kind: OpCode, bodies: list[bytes], op: OpCode = OpCode.MULTI) -> bytes:
+def multi_frame(kind: OpCode, bodies: list[bytes], op: OpCode = OpCode.MULTI) -> bytes:
     """Return the frame of a multi or multiRead of one kind of operation."""
     header = MultiHeader(kind, False, -1).encode()
     return request(op, b"".join([header + body for body in bodies]) + END)

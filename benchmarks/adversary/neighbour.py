@@ -2,7 +2,7 @@
 
 The process runs this module as a program. For each request it writes three numbers to a file: the start, the latency,
 and the CPU time that the server used. The process is separate from the attacker, because time in the attacker's Python
-must not count as the server's delay. CPU time also excludes the other programs of the machine.
+must not count as the server's delay. CPU time also excludes other programs on the machine.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import time
 from pathlib import Path
 from typing import Final
 
-from adversary.client import REPLY_TIMEOUT_S, Peer
+from adversary.client import REPLY_TIMEOUT_S, HostilePeer
 from adversary.frames import request
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import ExistsRequest
 
 PERIOD_S: Final = 0.005
-_SAMPLE: Final = struct.Struct("ddd")
+_SAMPLE_STRUCT: Final = struct.Struct("ddd")
 
 
 class Neighbour:
-    """A client in a separate process that measures the latency of exists("/").
+    """A client in a separate process, which measures latencies until :meth:`stop`.
 
     Args:
         port: Port of the server.
@@ -47,7 +47,7 @@ class Neighbour:
             raise RuntimeError("the neighbour could not connect")
 
     def stop(self) -> list[tuple[float, float, float]]:
-        """Wait for the request in flight. Return start, latency and server's CPU time of each request, in seconds."""
+        """Stop the measurement. Return the start, the latency and the server's CPU time of each request, in seconds."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -57,13 +57,13 @@ class Neighbour:
             self._process.kill()
             self._process.wait()
             self._process.stdout.close()
-        samples = list(_SAMPLE.iter_unpack(Path(self._file.name).read_bytes()))
+        samples = list(_SAMPLE_STRUCT.iter_unpack(Path(self._file.name).read_bytes()))
         self._file.close()
         return samples
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time of a process's main thread in seconds, or 0 if Linux does not count it."""
+    """Return the CPU time of a process's main thread in seconds, or 0 if the system does not report it."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, IndexError):
@@ -71,9 +71,9 @@ def cpu_s(pid: int) -> float:
 
 
 def measure(port: int, pid: int, file: str) -> None:
-    """Measure until stdin is closed or the server is lost. Runs in a separate process."""
+    """Measure until stdin is closed or the server is lost, and write the samples to *file*."""
     probe = request(OpCode.EXISTS, ExistsRequest("/", False))
-    with Peer(port) as peer, open(file, "wb", buffering=0) as samples:
+    with HostilePeer(port) as peer, open(file, "wb", buffering=0) as samples:
         peer.authenticate("neighbour:secret")  # some attacks need a server that requires authentication
         for _ in range(10):  # warm up the caches
             peer.call(OpCode.EXISTS, ExistsRequest("/", False))
@@ -86,10 +86,10 @@ def measure(port: int, pid: int, file: str) -> None:
                 peer.link.sendall(probe)
                 peer.payload()
             except OSError:
-                samples.write(_SAMPLE.pack(start, float("inf"), 0.0))
+                samples.write(_SAMPLE_STRUCT.pack(start, float("inf"), 0.0))
                 return
             latency = time.monotonic() - start
-            samples.write(_SAMPLE.pack(start, latency, cpu_s(pid) - before))
+            samples.write(_SAMPLE_STRUCT.pack(start, latency, cpu_s(pid) - before))
             if select.select([0], [], [], PERIOD_S)[0]:
                 return
 

@@ -18,19 +18,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from adversary.client import REPLY_TIMEOUT_S, Peer
+from adversary.client import REPLY_TIMEOUT_S, HostilePeer
 from adversary.neighbour import Neighbour
 
 TESTS: Final = Path(__file__).parents[2] / "tests"
-ADDRESS_SPACE: Final = 4 << 30  # an attack that succeeds must not exhaust the machine's memory
-SETTLE_S: Final = 0.3  # measuring continues for this long, to include the aftermath of an attack
-READY_S: Final = 20.0
-STOP_S: Final = 10.0
+ADDRESS_SPACE: Final = 4 << 30  # bytes; a successful attack must not exhaust the machine's memory
+SETTLE_S: Final = 0.3  # time to measure after an attack, to include its aftermath
+READY_TIMEOUT_S: Final = 20.0
+STOP_TIMEOUT_S: Final = 10.0
 
 
 @dataclass
-class Measured:
-    """Measurements of the server and the neighbour during an attack."""
+class AttackMeasurements:
+    """Measurements of the server and the neighbour. *idle_ms* and *base_mb* are from before the attack.
+
+    *slow* is the number of the neighbour's requests that took more than 100 ms.
+    """
 
     idle_ms: float = 0.0
     worst_ms: float = 0.0
@@ -42,7 +45,7 @@ class Measured:
 
 
 class Target:
-    """A server process as a context manager. At the end of the block it is stopped with SIGTERM.
+    """A server process, as a context manager that stops the process with SIGTERM.
 
     Args:
         properties: ZooKeeper's properties, without the prefix ``zookeeper.``.
@@ -56,10 +59,10 @@ class Target:
         self._command += [f"-Dzookeeper.{name}={value}" for name, value in defined.items()]
         self._descriptors = descriptors
         self.port = 0
-        self.measured: Measured | None = None
+        self.measured: AttackMeasurements | None = None
         self.stopped = ""
 
-    def _limit(self) -> None:
+    def _set_limits(self) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
         if self._descriptors:
             resource.setrlimit(resource.RLIMIT_NOFILE, (self._descriptors, self._descriptors))
@@ -67,10 +70,10 @@ class Target:
     def __enter__(self) -> Self:
         self._log = tempfile.NamedTemporaryFile(prefix="zoolet-attacked-")
         self.process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=self._log, text=True, preexec_fn=self._limit
+            self._command, stdout=subprocess.PIPE, stderr=self._log, text=True, preexec_fn=self._set_limits
         )
         assert self.process.stdout is not None
-        readable, _, _ = select.select([self.process.stdout], [], [], READY_S)
+        readable, _, _ = select.select([self.process.stdout], [], [], READY_TIMEOUT_S)
         line = self.process.stdout.readline() if readable else ""
         match = re.fullmatch(r"zoolet ready on \S+:(\d+)\n", line)
         if match is None:
@@ -81,7 +84,7 @@ class Target:
 
     @property
     def pid(self) -> int:
-        """The process under attack."""
+        """Process id of the server under attack."""
         return self.process.pid
 
     def log(self) -> str:
@@ -97,7 +100,7 @@ class Target:
         if self.alive():
             self.process.terminate()
             try:
-                code = self.process.wait(STOP_S)
+                code = self.process.wait(STOP_TIMEOUT_S)
                 self.stopped = "" if code == 0 else f"SIGTERM ended with exit code {code}"
             except subprocess.TimeoutExpired:
                 self.process.kill()
@@ -109,9 +112,9 @@ class Target:
 
     # --- queries and actions ---
 
-    def peer(self, **options: object) -> Peer:
-        """Open a connection."""
-        return Peer(self.port, **options)  # type: ignore[arg-type]
+    def peer(self, **options: object) -> HostilePeer:
+        """Open a connection to the server, with options of :class:`HostilePeer`."""
+        return HostilePeer(self.port, **options)  # type: ignore[arg-type]
 
     def four_letter_command(self, command: bytes, link: socket.socket | None = None) -> str:
         """Send a four-letter command over *link*, or over a new connection, and return the answer."""
@@ -135,12 +138,12 @@ class Target:
         return int(match[1])
 
     def metric(self, name: str) -> int:
-        """Return a number from ``mntr``, or -1 if it is missing."""
+        """Return the value of a key of ``mntr``, or -1 if the key is missing."""
         match = re.search(rf"^zk_{name}\t(\d+)", self.four_letter_command(b"mntr"), re.MULTILINE)
         return int(match[1]) if match else -1
 
     def memory(self, key: str) -> float:
-        """Return a line of /proc/PID/status in MB, or 0 if the process has exited."""
+        """Return a memory size from /proc/PID/status in MB, or 0 if the process has exited."""
         with suppress(OSError):
             for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
                 if line.startswith(key + ":"):
@@ -148,18 +151,18 @@ class Target:
         return 0.0
 
     def cpu_s(self) -> float:
-        """Return the CPU time of the process in seconds."""
+        """Return the CPU time that the process has used, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
+        """Send a signal to the process."""
         os.kill(self.pid, number)
 
     @contextmanager
-    def under_attack(self, *, neighbour: bool = True) -> Iterator[Measured]:
+    def under_attack(self, *, neighbour: bool = True) -> Iterator[AttackMeasurements]:
         """Measure the effect of the block on the server and, by default, on the neighbour."""
-        measured = self.measured = Measured()
+        measured = self.measured = AttackMeasurements()
         watcher = Neighbour(self.port, self.pid) if neighbour else None
         if watcher is not None:
             time.sleep(0.5)
@@ -221,10 +224,10 @@ class ApacheTarget(Target):
         self._server.__exit__(None, None, None)
 
 
-def until(true: Callable[[], bool], seconds: float, every: float = 0.05) -> float | None:
-    """Wait for a condition. Return the elapsed seconds, or None if it did not become true in time."""
+def until(condition: Callable[[], bool], seconds: float, every: float = 0.05) -> float | None:
+    """Poll a condition. Return the elapsed seconds, or None if it did not become true within *seconds*."""
     started = time.monotonic()
-    while not true():
+    while not condition():
         if time.monotonic() - started > seconds:
             return None
         time.sleep(every)

@@ -6,7 +6,7 @@ from zoolet.client import Client
 
 
 class ChildrenLock:
-    """The client with the lowest node holds the lock. After each create or delete, all clients list the nodes."""
+    """A lock held by the client with the lowest node. After each create or delete, all clients list the nodes."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client

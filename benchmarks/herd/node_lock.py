@@ -6,7 +6,7 @@ from zoolet.client import Client, NodeExistsError
 
 
 class NodeLock:
-    """The client that creates the node holds the lock. When it is deleted, all clients try again, and one succeeds."""
+    """A lock held by the client that created the node. When the node is deleted, all clients try to create it again."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client

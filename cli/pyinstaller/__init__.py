@@ -1,4 +1,4 @@
-"""The hook of zoolet for PyInstaller, ``hook-zoolet.py``: with it, a program contains all of zoolet."""
+"""The PyInstaller hook of zoolet, ``hook-zoolet.py``, which adds all of zoolet to a frozen program."""
 
 from __future__ import annotations
 

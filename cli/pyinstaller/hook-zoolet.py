@@ -1,4 +1,4 @@
-"""List for PyInstaller the modules of zoolet, because most are imported by name, and the pages of the console."""
+"""The parts of zoolet that PyInstaller does not find: the modules, most imported by name, and the console's pages."""
 
 from PyInstaller.utils.hooks import collect_data_files, collect_submodules  # pyright: ignore[reportMissingModuleSource, reportMissingImports]
 

@@ -11,7 +11,7 @@ from .output import ShellOutput
 
 
 def parse_acl(text: str, out: ShellOutput) -> AclList:
-    """Read a list. As in zkCli, invalid entries are reported on stderr and left out."""
+    """Parse an ACL list. As in zkCli, invalid entries are reported on stderr and skipped."""
     entries = []
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:  # Java's String.split also drops empty parts at the end

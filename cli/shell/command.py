@@ -1,4 +1,4 @@
-"""The table of commands: one row each. Parsing, usage, help, completion and the manual are derived from it."""
+"""The table of commands. Parsing, usage, help, completion and the manual are derived from its rows."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from .flags import Flag, Parsed
+from .flags import Flag, ParsedArguments
 
 if TYPE_CHECKING:
     from .shell import Shell
 
-Run = Callable[["Shell", Parsed], Awaitable[None]]
-"""Function that runs a command, given the shell and the words of the command."""
+Run = Callable[["Shell", ParsedArguments], Awaitable[None]]
+"""Function that runs a command, given the shell, and the parsed flags and words of the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ShellCommand:
         one_of: Flags of which at most one may be given.
         one_required: Whether one of the flags in *one_of* must be given.
         lists_flags: Whether the usage lists the flags.
-        ours: Whether zkCli lacks the command.
+        ours: Whether the command is an addition of zoolet, which zkCli lacks.
         alias: Name of the command that this name stands for. An alias is not listed.
         paths: Number of words that are paths of nodes.
         offline: Whether the command works without a connection.
@@ -53,14 +53,14 @@ class ShellCommand:
     offline: bool = False
 
     def usage_text(self) -> str:
-        """Return the usage, which is printed if words are missing."""
+        """Return the usage, which is printed if the number of words is wrong."""
         first = f"{self.name} {self.usage}"
         if not self.lists_flags:
             return first
         return "\n".join([first, *self.flag_lines(), ""])
 
     def flag_lines(self) -> list[str]:
-        """Return a line for each flag.
+        """Return a line with the help of each flag.
 
         Source: org.apache.commons.cli.HelpFormatter.
         """
@@ -70,15 +70,15 @@ class ShellCommand:
 
 
 _COMMANDS: Final[dict[str, ShellCommand]] = {}
-_PACKAGE: Final = "zoolet.cli.shell.commands"
+_COMMANDS_PACKAGE: Final = "zoolet.cli.shell.commands"
 _MODULES: Final = ["nodes", "access", "session", "watching", "servers", "subtrees", "searching", "copying", "quotas"]
-"""Modules of commands that are not imported yet. They are imported on demand, because one command needs only one."""
+"""Modules of commands that are not imported yet. :func:`find` imports them in this order until it finds the command."""
 
 
 def find(name: str) -> ShellCommand | None:
-    """Return the command with this name; None if the name is unknown."""
+    """Return the command with this name, or None if the name is unknown. Import modules of commands as needed."""
     while name not in _COMMANDS and _MODULES:
-        import_module(f"{_PACKAGE}.{_MODULES.pop(0)}")
+        import_module(f"{_COMMANDS_PACKAGE}.{_MODULES.pop(0)}")
     return _COMMANDS.get(name)
 
 
@@ -103,7 +103,7 @@ def command(
     offline: bool = False,
     aliases: tuple[str, ...] = (),
 ) -> Callable[[Run], Run]:
-    """Register a function as a command. The arguments are those of :class:`ShellCommand`."""
+    """Return a decorator that adds a function to the table. For the arguments see :class:`ShellCommand`."""
 
     def enter(run: Run) -> Run:
         for each in (name, *aliases):

@@ -1,4 +1,4 @@
-"""Completions of a line that is being typed: commands, flags and existing paths."""
+"""Completions of a line that the user is typing: commands, flags and existing paths."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from .shell import Shell
 
 MAX_PATHS: Final = 500
-"""Maximum number of paths that are offered."""
-COMPLETION_TIMEOUT: Final = 2.0
-"""Maximum number of seconds to wait for the server."""
+"""Maximum number of paths to offer."""
+COMPLETION_TIMEOUT_S: Final = 2.0
+"""Maximum number of seconds to wait for the names of children."""
 
 
 async def completions(shell: Shell, line: str) -> list[str]:
@@ -41,16 +41,16 @@ async def completions(shell: Shell, line: str) -> list[str]:
     if complete[0] == "printwatches":
         return [word for word in ("on", "off") if word.startswith(last)]
     if last.startswith("/") or (shell.directory and row.paths):
-        return await _paths(shell, last)
+        return await _path_completions(shell, last)
     return ["/"] if row.paths and not last else []
 
 
-async def _paths(shell: Shell, last: str) -> list[str]:
-    """Return the paths that start with a word; none if the server does not answer in time."""
+async def _path_completions(shell: Shell, last: str) -> list[str]:
+    """Return the paths that start with a word, or an empty list if the server does not answer in time."""
     above, slash, prefix = last.rpartition("/")
     try:
         parent = shell.path(above or slash or shell.directory)
-        async with asyncio.timeout(COMPLETION_TIMEOUT):
+        async with asyncio.timeout(COMPLETION_TIMEOUT_S):
             names = await shell.client.children(parent)
     except (ShellCommandError, ZooKeeperError, TimeoutError):
         return []

@@ -12,7 +12,7 @@ from ...protocol.errors import ErrorCode, ZooKeeperError
 
 
 class ShellCommandError(Exception):
-    """A command failed. The message is printed without a prefix.
+    """A command of the shell failed. The message is printed without a prefix.
 
     Args:
         text: The message.
@@ -27,12 +27,12 @@ class ShellCommandError(Exception):
 
 
 class ShellUsageError(Exception):
-    """The words of a command are invalid; the usage of the command is printed."""
+    """The words of a command are invalid. The shell prints the usage of the command."""
 
 
-NOT_FOUND: Final = 127
+NOT_FOUND_EXIT_CODE: Final = 127
 """Exit code of an unknown command."""
-_OF_NODES: Final = {
+_NODE_MESSAGES: Final = {
     ErrorCode.NO_NODE: "Node does not exist: ",
     ErrorCode.NO_CHILDREN_FOR_EPHEMERALS: "Ephemerals cannot have children: ",
     ErrorCode.NODE_EXISTS: "Node already exists: ",
@@ -44,13 +44,13 @@ _OF_NODES: Final = {
     ErrorCode.BAD_VERSION: "version No is not valid : ",
     ErrorCode.QUOTA_EXCEEDED: "Quota has exceeded : ",
 }
-_OTHERS: Final = {
+_OTHER_MESSAGES: Final = {
     ErrorCode.RECONFIG_IN_PROGRESS: "Another reconfiguration is in progress -- concurrent reconfigs not supported "
     "(yet)",
     ErrorCode.NEW_CONFIG_NO_QUORUM: "No quorum of new config is connected and up-to-date with the leader of last "
     "commmitted config - try invoking reconfiguration after new servers are connected and synced",
 }
-_NAMES: Final = {
+_ERROR_NAMES: Final = {
     ErrorCode.SYSTEM_ERROR: "SystemError",
     ErrorCode.RUNTIME_INCONSISTENCY: "RuntimeInconsistency",
     ErrorCode.DATA_INCONSISTENCY: "DataInconsistency",
@@ -72,33 +72,33 @@ _NAMES: Final = {
 }
 
 
-def plain_text(code: ErrorCode, path: str | None) -> str:
-    """Return the text of an error in the format of the Java client."""
-    name = _NAMES.get(code) or "".join(word.title() for word in code.name.split("_"))
+def error_code_text(code: ErrorCode, path: str | None) -> str:
+    """Return an error code, and the path if any, in the format of the Java client."""
+    name = _ERROR_NAMES.get(code) or "".join(word.title() for word in code.name.split("_"))
     return f"KeeperErrorCode = {name}" + (f" for {path}" if path else "")
 
 
 def error_text(error: ZooKeeperError) -> str:
-    """Return the message for an error of the server or of the connection."""
-    prefix = _OF_NODES.get(error.code)
+    """Return zkCli's message for an error of the server or of the connection."""
+    prefix = _NODE_MESSAGES.get(error.code)
     if prefix is not None:
         return f"{prefix}{error.path or 'null'}"
-    text = _OTHERS.get(error.code) or plain_text(error.code, error.path)
+    text = _OTHER_MESSAGES.get(error.code) or error_code_text(error.code, error.path)
     if error.code is ErrorCode.CONNECTION_LOSS and error.detail:
         text += f": {error.detail}"
     return text
 
 
-def unknown_command(name: str, near: str = "") -> str:
-    """Return zoolet's message for an unknown command; *near* is the closest match."""
+def unknown_command_message(name: str, near: str = "") -> str:
+    """Return zoolet's message for an unknown command, which suggests *near*, the closest match."""
     return f"Command not found: {name}; {f'did you mean {near}?' if near else 'type help for a list'}"
 
 
-def checked_path(path: str) -> str:
-    """Return a path if it is valid.
+def validate_path(path: str) -> str:
+    """Check that a path is valid, and return it.
 
     Raises:
-        ShellCommandError: The path is invalid; the message is the Java client's.
+        ShellCommandError: The path is invalid. The message is the Java client's text.
     """
     if (why := _path_error(path)) is not None:
         raise ShellCommandError(why)
@@ -120,17 +120,17 @@ def _path_error(path: str) -> str | None:
     for name in path[1:].split("/"):
         end = place + 1 + len(name)
         if not name:
-            return _caused(path, f"empty node name specified @{place + 1}")
+            return _invalid_path_message(path, f"empty node name specified @{place + 1}")
         if name in (".", ".."):
-            return _caused(path, f"relative paths not allowed @{end - 1}")
+            return _invalid_path_message(path, f"relative paths not allowed @{end - 1}")
         for letter in range(place + 1, end):
             if path[letter] == "\0":
-                return _caused(path, f"null character not allowed @{letter}")
+                return _invalid_path_message(path, f"null character not allowed @{letter}")
             if not paths.is_valid_name("a" + path[letter]):
-                return _caused(path, f"invalid character @{letter}")
+                return _invalid_path_message(path, f"invalid character @{letter}")
         place = end
     return None
 
 
-def _caused(path: str, reason: str) -> str:
+def _invalid_path_message(path: str, reason: str) -> str:
     return f'Invalid path string "{path}" caused by {reason}'

@@ -1,4 +1,4 @@
-"""Parser for the flags of a command, with the rules and messages of commons-cli.
+"""A parser for the flags of a command, with the rules and messages of commons-cli.
 
 Flags may occur anywhere after the name of the command. Flags of one letter may be joined. Words after ``--`` are not
 flags.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-_PACKAGE: Final = "org.apache.commons.cli"
+_JAVA_PACKAGE: Final = "org.apache.commons.cli"
 
 
 class Flag(NamedTuple):
@@ -20,7 +20,7 @@ class Flag(NamedTuple):
     Args:
         name: Letter or word, without the hyphen.
         help: One-line description.
-        value: Name of the flag's value; empty for a flag without a value.
+        value: Name of the flag's value; empty if the flag has no value.
     """
 
     name: str
@@ -29,17 +29,17 @@ class Flag(NamedTuple):
 
 
 class FlagError(Exception):
-    """The flags of a command are invalid; the message is zkCli's."""
+    """The flags of a command are invalid. The message is the text of commons-cli."""
 
     def __init__(self, kind: str, text: str) -> None:
-        super().__init__(f"{_PACKAGE}.{kind}: {text}")
+        super().__init__(f"{_JAVA_PACKAGE}.{kind}: {text}")
 
 
-class Parsed(NamedTuple):
-    """The words of a command.
+class ParsedArguments(NamedTuple):
+    """The parsed flags and words of a command.
 
     Args:
-        flags: Values of the given flags by name; the empty string for a flag without a value.
+        flags: Values of the given flags, by name; empty for a flag that has no value.
         words: Words that are not flags, without the name of the command.
     """
 
@@ -51,14 +51,14 @@ class Parsed(NamedTuple):
         return name in self.flags
 
     def word(self, place: int, default: str = "") -> str:
-        """Return the word at an index, or the default if there are fewer words."""
+        """Return the word at the index *place*, or *default* if there are fewer words."""
         return self.words[place] if place < len(self.words) else default
 
 
 def parse(
     flags: Iterable[Flag], words: Sequence[str], *, one_of: Sequence[Flag] = (), required: bool = False
-) -> Parsed:
-    """Read the flags among words.
+) -> ParsedArguments:
+    """Separate the words of a line into flags and other words.
 
     Args:
         flags: Flags of the command.
@@ -73,7 +73,7 @@ def parse(
     group = [flag.name for flag in one_of]
     chosen_flags: dict[str, str] = {}
     others: list[str] = []
-    pending = list(_burst(known, words))
+    pending = list(_split_flags(known, words))
     place = 0
     while place < len(pending):
         word, is_flag = pending[place]
@@ -98,16 +98,16 @@ def parse(
     if required and not any(name in chosen_flags for name in group):
         names = ", ".join(f"-{flag.name} {flag.help}" for flag in one_of)
         raise FlagError("MissingOptionException", f"Missing required option: [{names}]")
-    return Parsed(chosen_flags, tuple(others))
+    return ParsedArguments(chosen_flags, tuple(others))
 
 
-def _burst(known: dict[str, Flag], words: Sequence[str]) -> Iterator[tuple[str, bool]]:
+def _split_flags(known: dict[str, Flag], words: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """Yield each word, with joined flags separated, and whether it is a flag.
 
     Raises:
         FlagError: A flag is unknown.
     """
-    awaited = False  # whether the previous flag expects a value
+    awaited = False  # whether the previous flag still needs its value
     for place, word in enumerate(words):
         if word == "--" and not awaited:
             for rest in words[place + 1 :]:
@@ -120,13 +120,17 @@ def _burst(known: dict[str, Flag], words: Sequence[str]) -> Iterator[tuple[str, 
             yield word, False
             awaited = False
         else:
-            letters = _letters(known, word)
+            letters = _split_joined_flags(known, word)
             yield from letters
             awaited = letters[-1][1] and bool(known[letters[-1][0]].value)
 
 
-def _letters(known: dict[str, Flag], word: str) -> list[tuple[str, bool]]:
-    """Split a word of joined flags. The rest of the word after a flag with a value is that value."""
+def _split_joined_flags(known: dict[str, Flag], word: str) -> list[tuple[str, bool]]:
+    """Split a word of joined flags. After a flag that has a value, the rest of the word is this value.
+
+    Raises:
+        FlagError: A flag is unknown.
+    """
     letters: list[tuple[str, bool]] = []
     for place, letter in enumerate(word[1:], 2):
         if letter not in known:

@@ -1,4 +1,4 @@
-"""Execute lines: look up the command in the table, parse its flags, run it and report its errors."""
+"""The execution of lines: look up a command in the table, parse its flags, run it and report its errors."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from ...protocol.errors import ZooKeeperError
-from ..addresses import cannot_connect
-from ..options import INTERRUPTED
+from ..addresses import cannot_connect_message
+from ..options import INTERRUPTED_EXIT_CODE
 from ..stdout import OutputError
 from . import words
 from .command import find, sorted_commands
-from .errors import NOT_FOUND, ShellCommandError, ShellUsageError, unknown_command
+from .errors import NOT_FOUND_EXIT_CODE, ShellCommandError, ShellUsageError, unknown_command_message
 from .flags import FlagError, parse
 from .output import ShellOutput
 from .shell import ConnectionSettings, Shell
 
 _log = logging.getLogger("zoolet.client")
 USAGE: Final = "ZooKeeper -server host:port -client-configuration properties-file cmd args"
-JSON: Final = "--json"
-"""A flag that every command accepts."""
+JSON_FLAG: Final = "--json"
+"""The flag for JSON output, which every command accepts."""
 
 
 async def execute(shell: Shell, line: str) -> int:
-    """Execute a line, and return its exit code. A line that starts with # is a comment."""
+    """Execute a line, add it to the history, and return its exit code. Ignore blank lines and lines starting with #."""
     if not line.strip(words.BLANKS) or line.startswith("#"):
         return shell.exit_code
     shell.history.append(line)
@@ -41,12 +41,12 @@ async def execute(shell: Shell, line: str) -> int:
 
 
 async def run(shell: Shell, arguments: Sequence[str]) -> int:
-    """Execute a command that is split into words, and return its exit code."""
+    """Execute a command, given as words, report its error, and return its exit code."""
     as_json, before = shell.out.as_json, shell.exit_code
     shell.exit_code = 1
     try:
         await _run(shell, arguments)
-        shell.exit_code = before if shell.ended else 0  # quit ends with the code of the command before it
+        shell.exit_code = before if shell.ended else 0  # quit keeps the code of the previous command
     except ShellCommandError as error:
         if error.advice:
             shell.out.error(error.advice)
@@ -55,12 +55,12 @@ async def run(shell: Shell, arguments: Sequence[str]) -> int:
     except FlagError as error:
         shell.out.error(str(error))
     except ZooKeeperError as error:
-        shell.out.error(shell.explained(error))
+        shell.out.error(shell.error_message(error))
     except UnicodeEncodeError as error:
         shell.out.error(f"not UTF-8: {error.object!r}")
     except (OutputError, KeyboardInterrupt, asyncio.CancelledError):
         raise
-    except Exception as error:  # a defect must not stop the shell, because its ephemeral nodes would be deleted
+    except Exception as error:  # a defect must not end the session, which would delete its ephemeral nodes
         _log.debug("%s failed", arguments[0], exc_info=True)
         shell.out.error(f"{arguments[0]} failed unexpectedly: {type(error).__name__}: {error}")
     finally:
@@ -74,14 +74,14 @@ async def _run(shell: Shell, arguments: Sequence[str]) -> None:
     name, *rest = arguments
     row = find(name)
     if row is None:
-        if shell.interactive or shell.out.errors_at_terminal:  # a script gets the output of zkCli
+        if shell.interactive or shell.out.errors_at_terminal:  # scripts get the message of zkCli instead
             near = get_close_matches(name, [other.name for other in sorted_commands()], 1)
-            raise ShellCommandError(unknown_command(name, *near), NOT_FOUND)
-        raise ShellCommandError(f"Command not found: Command not found {name}", NOT_FOUND, usage())
+            raise ShellCommandError(unknown_command_message(name, *near), NOT_FOUND_EXIT_CODE)
+        raise ShellCommandError(f"Command not found: Command not found {name}", NOT_FOUND_EXIT_CODE, usage())
     if not row.offline:
         shell.client  # noqa: B018 - the property raises an error without a connection
-    if JSON in rest[: rest.index("--") if "--" in rest else len(rest)]:
-        rest.remove(JSON)
+    if JSON_FLAG in rest[: rest.index("--") if "--" in rest else len(rest)]:
+        rest.remove(JSON_FLAG)
         shell.out.as_json = True
     parsed = parse(row.flags, rest, one_of=row.one_of, required=row.one_required)
     try:
@@ -97,20 +97,20 @@ def usage() -> str:
     return "\n".join([USAGE, *(f"\t{row.name} {row.usage}" for row in sorted_commands())])
 
 
-async def interruptible(work: Coroutine[Any, Any, int]) -> int:
-    """Run a coroutine until it returns or Ctrl-C cancels it; return the exit code.
+async def run_until_interrupted(work: Coroutine[Any, Any, int]) -> int:
+    """Run a coroutine until it returns or Ctrl-C cancels it. Return the exit code.
 
-    asyncio's own signal handler does not wake the event loop, so Ctrl-C could be delayed until the next ping.
+    This sets a signal handler that wakes the event loop. With asyncio's handler, Ctrl-C could wait for the next ping.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        with contextlib.suppress(NotImplementedError, ValueError):  # Windows and other threads lack signal handlers
+        with contextlib.suppress(NotImplementedError, ValueError):  # unsupported on Windows and in other threads
             loop.add_signal_handler(signal.SIGINT, task.cancel)
     try:
         return await work
     except asyncio.CancelledError:
-        return INTERRUPTED
+        return INTERRUPTED_EXIT_CODE
     finally:
         with contextlib.suppress(NotImplementedError, ValueError):
             loop.remove_signal_handler(signal.SIGINT)
@@ -125,12 +125,12 @@ async def run_once(settings: ConnectionSettings, out: ShellOutput, arguments: Se
         out.error(str(error))
         return 1
     connecting = asyncio.ensure_future(shell.client.first_round())
-    running: asyncio.Future[int] = asyncio.ensure_future(_run_settled(shell, arguments))
+    running: asyncio.Future[int] = asyncio.ensure_future(_run_when_settled(shell, arguments))
     try:
         either: list[asyncio.Future[Any]] = [connecting, running]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not (running.done() or settings.waits_first) and (reason := connecting.result()):
-            out.error(f"KeeperErrorCode = ConnectionLoss: {cannot_connect(reason)}")
+            out.error(f"KeeperErrorCode = ConnectionLoss: {cannot_connect_message(reason)}")
             return 1
         return await running
     finally:
@@ -140,7 +140,7 @@ async def run_once(settings: ConnectionSettings, out: ShellOutput, arguments: Se
         await shell.close()
 
 
-async def _run_settled(shell: Shell, arguments: Sequence[str]) -> int:
+async def _run_when_settled(shell: Shell, arguments: Sequence[str]) -> int:
     row = find(arguments[0])
     if row is not None and not row.offline:
         await shell.settle()
@@ -163,7 +163,7 @@ async def run_script(settings: ConnectionSettings, out: ShellOutput, read_line: 
         return 1
     try:
         await shell.settle()
-        lines, before = _read_in_thread(read_line), "\ufeff"  # a script may start with a byte order mark
+        lines, before = _read_in_thread(read_line), "\ufeff"  # the first line may start with a byte order mark
         while not shell.ended and (line := await anext(lines)):
             await execute(shell, line.removeprefix(before).rstrip("\r\n"))
             before = ""
@@ -173,7 +173,7 @@ async def run_script(settings: ConnectionSettings, out: ShellOutput, read_line: 
 
 
 async def _read_in_thread(read_line: Callable[[], str]) -> AsyncIterator[str]:
-    """Yield lines. A daemon thread, which does not keep the process running, reads each line on request.
+    """Yield lines, which a thread reads on demand. The thread is a daemon, so it does not delay the exit.
 
     Raises:
         OSError: The input cannot be read.
@@ -189,7 +189,7 @@ async def _read_in_thread(read_line: Callable[[], str]) -> AsyncIterator[str]:
                 line = read_line()
             except OSError as error:
                 line = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed
+            with contextlib.suppress(RuntimeError):  # the loop may be closed
                 loop.call_soon_threadsafe(lines.put_nowait, line)
 
     threading.Thread(target=read, name="zoolet-script", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Searching text with a regular expression in a separate process, which can be killed: some expressions take hours."""
+"""A regular expression search in a separate process, which can be killed, because some expressions take hours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from .errors import ShellCommandError
 
-_SIZE: Final = struct.Struct(">I")
+_SIZE_STRUCT: Final = struct.Struct(">I")
 PROGRAM: Final = """
 import re, struct, sys
 size, source, out = struct.Struct(">I"), sys.stdin.buffer, sys.stdout.buffer
@@ -35,7 +35,7 @@ while (data := read()) is not None:
         write(line)
     out.flush()
 """
-"""Program of the process. A message is its size in four bytes, followed by its bytes."""
+"""Program of the search process. Each message consists of its size in four bytes, and its bytes."""
 
 
 class Matcher:
@@ -43,7 +43,7 @@ class Matcher:
 
     Args:
         pattern: Regular expression to search for.
-        ignore_case: Whether upper and lower case letters match each other.
+        ignore_case: Whether the search ignores case.
     """
 
     def __init__(self, pattern: bytes, *, ignore_case: bool = False) -> None:
@@ -52,7 +52,7 @@ class Matcher:
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:
-        """Start the process.
+        """Start the search process, and send it the pattern.
 
         Raises:
             ShellCommandError: The pattern is not a valid regular expression.
@@ -88,20 +88,20 @@ class Matcher:
             ShellCommandError: The process exited.
         """
         self._send(data)
-        (count,) = _SIZE.unpack(await self._receive())
+        (count,) = _SIZE_STRUCT.unpack(await self._receive())
         return [await self._receive() for _ in range(count)]
 
     def _send(self, *messages: bytes) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         for message in messages:
-            self._process.stdin.write(_SIZE.pack(len(message)) + message)
+            self._process.stdin.write(_SIZE_STRUCT.pack(len(message)) + message)
 
     async def _receive(self) -> bytes:
         assert self._process is not None
         assert self._process.stdout is not None
         try:
-            (size,) = _SIZE.unpack(await self._process.stdout.readexactly(_SIZE.size))
+            (size,) = _SIZE_STRUCT.unpack(await self._process.stdout.readexactly(_SIZE_STRUCT.size))
             return await self._process.stdout.readexactly(size)
         except asyncio.IncompleteReadError:
             raise ShellCommandError("the search process exited unexpectedly") from None

@@ -1,4 +1,4 @@
-"""The data of a node in one line."""
+"""One-line text for the data of a node."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ MAX_WIDTH: Final = 60
 """Maximum number of characters of data in a line."""
 
 
-def shown_data(data: bytes | None) -> str:
-    """Return data as the rest of a line: short text unchanged, other data as its size."""
+def format_data(data: bytes | None) -> str:
+    """Return data as the rest of a line: short printable text unchanged, other data as a number of bytes."""
     if not data:
         return ""
     size = f"({len(data):,} bytes)"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..options import OptionError, add_connection, add_max_request, make_tls_context, parse_auth, read_max_request
-from ..usage import Parser, add_example, is_dumb, whole_number
+from ..usage import Parser, add_example, is_dumb_terminal, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     from .output import ShellOutput
@@ -71,12 +71,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_ADDRESSES = re.compile(r"[^\s,/]+:\d+(,[^\s,/]+:\d+)*(/.*)?")
-"""HOST:PORT,HOST:PORT/PATH. No command has such a name."""
+_ADDRESSES_PATTERN = re.compile(r"[^\s,/]+:\d+(,[^\s,/]+:\d+)*(/.*)?")
+"""Pattern of HOST:PORT,HOST:PORT/PATH, which cannot be the name of a command."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command without the parser of all commands, whose import would take longer than the command itself."""
+    """Run ``zoolet shell`` without the parser of all commands, whose import would take longer than a command."""
     parser = Parser(prog="zoolet shell", description=DESCRIPTION, allow_abbrev=False)
     _add_options(parser)
     return _run(parser.parse_args(list(arguments)))
@@ -85,13 +85,13 @@ def main(arguments: Sequence[str]) -> int:
 def _run(options: argparse.Namespace) -> int:
     from ...client.wire.hosts import Hosts
 
-    if options.words and _ADDRESSES.fullmatch(options.words[0]):  # other commands also take an address first
+    if options.words and _ADDRESSES_PATTERN.fullmatch(options.words[0]):  # servers come first, as in other commands
         options.server, *words = options.words
         parser = Parser(prog="zoolet shell", description=DESCRIPTION, allow_abbrev=False)
         _add_options(parser)
         parser.parse_args(words, options)  # more options may follow the address
     from ...protocol.messages import file_error_reason
-    from ..options import INTERRUPTED
+    from ..options import INTERRUPTED_EXIT_CODE
     from .output import ShellOutput
     from .shell import ConnectionSettings
 
@@ -110,15 +110,15 @@ def _run(options: argparse.Namespace) -> int:
         return 2
     logging.getLogger("zoolet").addHandler(logging.NullHandler())  # the shell itself reports failures
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)  # a test's stream cannot be reconfigured
+        reconfigure = getattr(stream, "reconfigure", None)  # missing if a test replaced the stream
         if reconfigure is not None:
             reconfigure(encoding="utf-8", errors="surrogateescape")  # the data of nodes need not be text
-    colour = not (options.no_colour or os.environ.get("NO_COLOR") or is_dumb())
+    colour = not (options.no_colour or os.environ.get("NO_COLOR") or is_dumb_terminal())
     out = ShellOutput(sys.stdout, sys.stderr, as_json=options.json, colour=colour)
     try:
         return _execute(options, settings, out)
-    except KeyboardInterrupt:  # the interrupt came before the loop, or at a terminal
-        return INTERRUPTED
+    except KeyboardInterrupt:  # before the event loop ran, or in the interactive shell
+        return INTERRUPTED_EXIT_CODE
     except OSError as error:  # the input cannot be read
         print(f"zoolet shell: {file_error_reason(error)}", file=sys.stderr)
         return 1
@@ -126,13 +126,13 @@ def _run(options: argparse.Namespace) -> int:
 
 def _execute(options: argparse.Namespace, settings: ConnectionSettings, out: ShellOutput) -> int:
     if options.words:
-        from .interpreter import interruptible, run_once
+        from .interpreter import run_once, run_until_interrupted
 
-        return asyncio.run(interruptible(run_once(settings, out, options.words)))
+        return asyncio.run(run_until_interrupted(run_once(settings, out, options.words)))
     if sys.stdin.isatty():
         from .terminal import run_terminal
 
         return run_terminal(settings, out)
-    from .interpreter import interruptible, run_script
+    from .interpreter import run_script, run_until_interrupted
 
-    return asyncio.run(interruptible(run_script(settings, out, sys.stdin.readline)))
+    return asyncio.run(run_until_interrupted(run_script(settings, out, sys.stdin.readline)))

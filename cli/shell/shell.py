@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ...client.client import Client
 from ...client.serializers import Serializer
 from ...client.wire.backoff import Backoff
-from ...client.wire.diagnosis import OLD_DATA
+from ...client.wire.diagnosis import OLD_DATA_WARNING
 from ...client.wire.states import Event, State
 from ...protocol import records as r
 from ...protocol.acl import OPEN_ACL_UNSAFE, AclList
@@ -19,9 +19,9 @@ from ...protocol.enums import MAX_FRAME, CreateMode, EventType
 from ...protocol.errors import AuthFailedError, ClosedError, ErrorCode, ZooKeeperError
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
-from ..addresses import cannot_connect
+from ..addresses import cannot_connect_message
 from ..options import is_read_only
-from .errors import ShellCommandError, checked_path, error_text
+from .errors import ShellCommandError, error_text, validate_path
 from .output import ShellOutput
 from .texts import event_text, printable
 from .watches import ShellWatches
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 BACKOFF: Final = Backoff(first=0.05, longest=0.5)
 """Delays between connection attempts, which are short because a user is waiting."""
-FIRST_CONNECTION_S: Final = 1.0
+FIRST_CONNECTION_TIMEOUT_S: Final = 1.0
 """Maximum number of seconds that an interactive shell waits for its first connection."""
-RECONNECT_S: Final = 5.0
+RECONNECT_TIMEOUT_S: Final = 5.0
 """Maximum number of seconds that a command waits for a lost connection."""
-STATES: Final = {
+EVENT_STATES: Final = {
     State.CONNECTED: "SyncConnected",
     State.READ_ONLY: "ConnectedReadOnly",
     State.SUSPENDED: "Disconnected",
@@ -43,7 +43,7 @@ STATES: Final = {
     State.CLOSED: "Closed",
 }
 """Names of the connection states in events."""
-PROMPTS: Final = {
+PROMPT_STATES: Final = {
     State.CONNECTED: "CONNECTED",
     State.READ_ONLY: "CONNECTEDREADONLY",
     State.CLOSED: "CLOSED",
@@ -72,32 +72,32 @@ class ConnectionSettings(NamedTuple):
     max_request: int = MAX_FRAME
 
 
-class _Nullable(Serializer):
-    """Bytes, or None for the null data of a node."""
+class _NullableBytes(Serializer):
+    """A serializer that preserves null data: it reads bytes, or None for null."""
 
     def read(self, path: str | None, data: bytes | None) -> Any:
         return data
 
 
-NULLABLE: Final = _Nullable("bytes or null", bytes, bytes)
+NULLABLE_BYTES: Final = _NullableBytes("bytes or null", bytes, bytes)
 
 
 class Shell:
-    """The state of a shell.
+    """The state of a shell: connection, watches, current node, history and exit code.
 
     Args:
         settings: Settings of the connection.
         out: Output of the shell.
 
     Attributes:
-        directory: Node to which relative paths refer; empty before the first ``cd``.
+        directory: Node that relative paths start from; empty before the first ``cd``.
         history: Lines that were executed.
         exit_code: Exit code of the last command.
         shows_watches: Whether events of watches are shown.
         interactive: Whether the shell runs at a terminal.
         ended: Whether ``quit`` was executed.
         terminal_is_lent: Whether an editor is using the terminal and receives Ctrl-C.
-        pending: Line that ``redo`` executes next; empty for none.
+        pending: Line that ``redo`` has selected to execute next; empty if there is no such line.
         on_prompt_changed: Function that is called when the prompt changes.
     """
 
@@ -117,7 +117,7 @@ class Shell:
         self._client: Client | None = None
         self._watches: ShellWatches | None = None
         self._listener: _Listener | None = None
-        self._had_state = self._is_settled = self._is_named = False
+        self._had_state = self._is_settled = self._is_read_only_reported = False
         self._show_later: Callable[[str, Any], None] | None = None
 
     # --- the connection ---
@@ -140,7 +140,7 @@ class Shell:
         return self._watches
 
     def report_if_closed(self) -> None:
-        """Report a closed connection, as zkCli does after commands that need no connection."""
+        """Print "Not connected" if the client is closed, as zkCli does after commands that need no connection."""
         if self._client is None or self._client.terminal_error is not None:
             self.out.show({"connected": False}, ["Not connected"])
 
@@ -155,8 +155,8 @@ class Shell:
             client = Client(
                 hosts or self.hosts,
                 settings.timeout,
-                operation_timeout=settings.timeout if settings.waits_first else RECONNECT_S,
-                serializer=NULLABLE,
+                operation_timeout=settings.timeout if settings.waits_first else RECONNECT_TIMEOUT_S,
+                serializer=NULLABLE_BYTES,
                 read_only=True,
                 auth=settings.auth,
                 tls=settings.tls,
@@ -174,29 +174,29 @@ class Shell:
         await client.start(wait=False)
 
     async def report_connection(self) -> None:
-        """Wait briefly for the first connection, and report the reason if all servers fail."""
+        """Wait briefly for the first connection. If all servers fail, report the reason."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_CONNECTION_S):
+            async with asyncio.timeout(FIRST_CONNECTION_TIMEOUT_S):
                 if reason := await self.client.first_round():
-                    self.out.error(f"{cannot_connect(reason)}; retrying")
+                    self.out.error(f"{cannot_connect_message(reason)}; retrying")
                 await self.settle()
 
     async def settle(self) -> None:
-        """Wait briefly for a server that accepts writes if there are several, and report a read-only server."""
+        """Wait briefly for a server that accepts writes, if several servers are given. Report a read-only server."""
         if "," in self.hosts:
             with suppress(TimeoutError, ShellCommandError):
-                async with asyncio.timeout(FIRST_CONNECTION_S):
+                async with asyncio.timeout(FIRST_CONNECTION_TIMEOUT_S):
                     await self.client.first_round()
                 await is_read_only(self.client, self.hosts)
         self._is_settled = True
-        self._name_read_only()
+        self._report_read_only()
 
-    def _name_read_only(self) -> None:
-        """Report a read-only server on stderr, once. At a terminal, the event and the prompt show this."""
+    def _report_read_only(self) -> None:
+        """Report a read-only server on stderr, once, unless the shell is interactive: its prompt shows the state."""
         is_read_only = self._client is not None and self._client.state is State.READ_ONLY
-        if is_read_only and self._is_settled and not self._is_named and not self.interactive:
-            self.out.error(f"{self.hosts}: {OLD_DATA}")
-            self._is_named = True
+        if is_read_only and self._is_settled and not self._is_read_only_reported and not self.interactive:
+            self.out.error(f"{self.hosts}: {OLD_DATA_WARNING}")
+            self._is_read_only_reported = True
 
     async def close(self) -> None:
         """End the session and the connection."""
@@ -204,23 +204,23 @@ class Shell:
             await self._client.aclose()
 
     def show_state(self, client: Client, state: State) -> None:
-        """Show a change of the connection. A script does not see the expected first and last states."""
+        """Redraw the prompt, and print the new state. Scripts skip the expected first and last states."""
         if client is not self._client:
             return
         self.on_prompt_changed()
         failed = state is State.CLOSED and isinstance(client.terminal_error, AuthFailedError)
         first, self._had_state = not self._had_state, True
         expected = not self.interactive and (first or (state is State.CLOSED and not failed))
-        self._is_named = self._is_named and state is not State.CONNECTED
-        self._name_read_only()
-        name = "AuthFailed" if failed else STATES.get(state)
+        self._is_read_only_reported = self._is_read_only_reported and state is not State.CONNECTED
+        self._report_read_only()
+        name = "AuthFailed" if failed else EVENT_STATES.get(state)
         if name is not None and self.shows_watches and not expected:
             self._show(Event(EventType.NONE, ""), name)
 
     def _show_event(self, event: Event) -> None:
         if self.shows_watches:
             assert self._client is not None
-            self._show(event, STATES.get(self._client.state, "SyncConnected"))
+            self._show(event, EVENT_STATES.get(self._client.state, "SyncConnected"))
 
     def _show(self, event: Event, state: str) -> None:
         value = {
@@ -233,8 +233,8 @@ class Shell:
         show(event_text(event.type, event.path, state, event.zxid), value)
 
     @contextmanager
-    def lent_terminal(self) -> Iterator[None]:
-        """Lend the terminal, including Ctrl-C, to another program. Events are shown afterwards."""
+    def lend_terminal(self) -> Iterator[None]:
+        """Lend the terminal, including Ctrl-C, to another program during the block. Print events after the block."""
         events: list[tuple[str, Any]] = []
         self.terminal_is_lent = True
         self._show_later = lambda text, value: events.append((text, value))
@@ -248,8 +248,8 @@ class Shell:
 
     @property
     def prompt(self) -> str:
-        """The prompt, with the hosts, the state of the connection, the current node and the number of the line."""
-        state = PROMPTS.get(self._client.state, "CONNECTING") if self._client is not None else "CLOSED"
+        """The prompt: hosts, state of the connection, current node and number of the line."""
+        state = PROMPT_STATES.get(self._client.state, "CONNECTING") if self._client is not None else "CLOSED"
         if self._client is not None and isinstance(self._client.terminal_error, AuthFailedError):
             state = "AUTH_FAILED"
         place = f" {self.directory}" if self.directory else ""
@@ -258,7 +258,7 @@ class Shell:
     # --- paths and requests ---
 
     def path(self, text: str) -> str:
-        """Return the path that a word stands for.
+        """Return the absolute path for a word, which may be relative to the current node.
 
         Raises:
             ShellCommandError: The word is not a valid path.
@@ -273,17 +273,17 @@ class Shell:
                 elif part not in ("", "."):
                     parts.append(part)
             text = "/" + "/".join(parts)
-        return checked_path(text)
+        return validate_path(text)
 
     def path_or_word(self, text: str) -> str:
-        """Return the path that a word stands for. Before the first ``cd`` the word is returned unchecked."""
+        """Return the absolute path for a word. Before the first ``cd``, return the word unchecked."""
         return self.path(text) if self.directory else text
 
-    def refuse_chroot(self, what: str) -> None:
+    def refuse_chroot(self, subject: str) -> None:
         """Check that the connection has no chroot, which would hide the server's own nodes.
 
         Args:
-            what: Subject of the error message, such as "quotas are".
+            subject: Start of the error message, such as "quotas are".
 
         Raises:
             ShellCommandError: The connection has a chroot.
@@ -291,11 +291,15 @@ class Shell:
         if self.client.add_chroot("/") != "/":
             chroot = self.client.add_chroot("/")
             raise ShellCommandError(
-                f"{what} stored below /zookeeper; connect without the chroot {chroot}, which hides it"
+                f"{subject} stored below /zookeeper; connect without the chroot {chroot}, which hides it"
             )
 
     async def request(self, op: OpCode, request: Record, path: str | None) -> Any:
-        """Make a request. An error contains the path without the chroot."""
+        """Make a request, and return its reply. An error contains *path*, without the chroot.
+
+        Raises:
+            ZooKeeperError: The server rejects the request, or the connection was lost.
+        """
         try:
             return await self.client.call(op, request)
         except ZooKeeperError as error:
@@ -303,22 +307,22 @@ class Shell:
             raise
 
     async def create(self, path: str, data: bytes | None, acl: AclList = OPEN_ACL_UNSAFE) -> None:
-        """Create a persistent node. Its data may be null, which the client's ``create()`` does not support."""
+        """Create a persistent node. Unlike the client's ``create()``, this supports null data."""
         request = r.CreateRequest(self.client.add_chroot(path), data, acl, CreateMode.PERSISTENT)
         await self.request(OpCode.CREATE, request, path)
 
-    def explained(self, error: ZooKeeperError) -> str:
-        """Return the message for an error."""
+    def error_message(self, error: ZooKeeperError) -> str:
+        """Return the message for an error, with the reason of a lost connection."""
         if isinstance(error, ClosedError):
             return "Not connected"
         if error.code is ErrorCode.CONNECTION_LOSS and self._client is not None and self._client.last_reason:
             reason = self._client.last_reason
-            error.detail = reason if self._client.session_id else cannot_connect(reason)
+            error.detail = reason if self._client.session_id else cannot_connect_message(reason)
         return error_text(error)
 
 
 class _Listener:
-    """Reports the states of one client to the shell."""
+    """A listener that reports the states of one client to the shell."""
 
     def __init__(self, shell: Shell, client: Client) -> None:
         self._shell = shell

@@ -1,6 +1,6 @@
 """The interactive shell: lines are read in the main thread, and the client runs in a second thread.
 
-Any line editor can therefore be used, Ctrl-C reaches the line editor, and events are printed while a line is typed.
+As a result, every line editor works, Ctrl-C reaches the editor, and events are printed while a line is typed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
-from ..options import INTERRUPTED
+from ..options import INTERRUPTED_EXIT_CODE
 from . import words
 from .completion import completions
 from .errors import ShellCommandError
@@ -36,24 +36,24 @@ class Editor(Protocol):
         ...
 
     def write(self, text: str) -> None:
-        """Write text above the line that is being typed; called in a different thread."""
+        """Write text above the line that is being typed. The client's thread calls this while :meth:`read` waits."""
         ...
 
     def redraw(self) -> None:
-        """Redraw the prompt, which may have changed; called in a different thread."""
+        """Redraw the prompt, which may have changed. The client's thread calls this while :meth:`read` waits."""
         ...
 
     def drop(self) -> None:
-        """Discard input that was typed or pasted but not read yet."""
+        """Discard input that was typed or pasted, but not yet read."""
         ...
 
     def close(self) -> None:
-        """Save the history."""
+        """Save the history at the end of the shell."""
         ...
 
 
 class Terminal:
-    """A shell, the thread of its client, and a line editor.
+    """An interactive shell: its state, the thread of its client, and a line editor.
 
     Args:
         settings: Settings of the connection.
@@ -80,7 +80,11 @@ class Terminal:
         asyncio.run(main())
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the thread of the client; Ctrl-C cancels it."""
+        """Run a coroutine in the thread of the client, and return its result. Ctrl-C cancels the coroutine.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was typed, and no editor uses the terminal.
+        """
         assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         while True:
@@ -98,7 +102,7 @@ class Terminal:
         return self._call(completions(self._shell, line))
 
     def run(self) -> int:
-        """Read and execute all lines; return the exit code of the last command."""
+        """Connect, read and execute all lines, and return the exit code of the last command."""
         self._thread.start()
         self._ready.wait()
         editor = make_editor(self)
@@ -133,7 +137,7 @@ class Terminal:
     async def _connect(self, editor: Editor) -> None:
         self._shell.on_prompt_changed = editor.redraw
         await self._shell.connect()
-        await self._shell.report_connection()  # the first prompt shows CONNECTED once the state is reported
+        await self._shell.report_connection()  # wait, because the first prompt should show CONNECTED
 
     def _execute(self, text: str, editor: Editor) -> None:
         """Execute a line, or several pasted lines. Ctrl-C interrupts the current line and discards the others."""
@@ -143,7 +147,7 @@ class Terminal:
             except KeyboardInterrupt:
                 editor.drop()
                 self._out.error("interrupted")
-                self._shell.exit_code = INTERRUPTED
+                self._shell.exit_code = INTERRUPTED_EXIT_CODE
                 return
             except concurrent.futures.CancelledError:
                 self._out.error("cancelled")
@@ -163,5 +167,5 @@ def make_editor(terminal: Terminal) -> Editor:
 
 
 def run_terminal(settings: ConnectionSettings, out: ShellOutput) -> int:
-    """Run an interactive shell; return its exit code."""
+    """Run an interactive shell, and return its exit code."""
     return Terminal(settings, out).run()

@@ -1,4 +1,4 @@
-"""Text of nodes, lists and events, as pure functions.
+"""Pure functions that convert nodes, lists and events to text.
 
 Source: StatPrinter; GetAclCommand; WatchedEvent.toString; io.netty.buffer.ByteBufUtil.prettyHexDump.
 """
@@ -13,9 +13,9 @@ from ...protocol.acl import AclList
 from ...protocol.enums import PERM_LETTERS, EventType
 from ...protocol.hexadecimal import hexadecimal
 
-_IDS: Final = frozenset({"czxid", "mzxid", "pzxid", "ephemeralOwner"})
-_HARMLESS: Final = frozenset("\n\t\xa0\u3000")
-"""Characters that are shown unchanged although Python does not consider them printable."""
+_HEXADECIMAL_FIELDS: Final = frozenset({"czxid", "mzxid", "pzxid", "ephemeralOwner"})
+_HARMLESS_CHARACTERS: Final = frozenset("\n\t\xa0\u3000")
+"""Characters that stay unescaped although Python does not consider them printable."""
 _EVENTS: Final = {
     EventType.NONE: "None",
     EventType.NODE_CREATED: "NodeCreated",
@@ -28,7 +28,7 @@ _EVENTS: Final = {
 }
 
 
-def date(milliseconds: int) -> str:
+def java_date(milliseconds: int) -> str:
     """Return a time in the format of Java's Date, in the local time zone."""
     try:
         return time.strftime("%a %b %d %H:%M:%S %Z %Y", time.localtime(milliseconds / 1000))
@@ -37,12 +37,12 @@ def date(milliseconds: int) -> str:
 
 
 def stat_lines(stat: r.Stat) -> list[str]:
-    """Return a Stat as eleven lines."""
+    """Return a Stat as text in the format of zkCli: eleven lines."""
     return [
         f"cZxid = {hexadecimal(stat.czxid)}",
-        f"ctime = {date(stat.ctime)}",
+        f"ctime = {java_date(stat.ctime)}",
         f"mZxid = {hexadecimal(stat.mzxid)}",
-        f"mtime = {date(stat.mtime)}",
+        f"mtime = {java_date(stat.mtime)}",
         f"pZxid = {hexadecimal(stat.pzxid)}",
         f"cversion = {stat.cversion}",
         f"dataVersion = {stat.version}",
@@ -58,7 +58,10 @@ def stat_json(stat: r.Stat) -> dict[str, Any]:
 
     Zxids and session ids are strings, because many programs read 64-bit numbers inexactly.
     """
-    return {name: hexadecimal(getattr(stat, name)) if name in _IDS else getattr(stat, name) for name in stat.fields()}
+    return {
+        name: hexadecimal(getattr(stat, name)) if name in _HEXADECIMAL_FIELDS else getattr(stat, name)
+        for name in stat.fields()
+    }
 
 
 def acl_lines(acl: AclList) -> list[str]:
@@ -71,17 +74,17 @@ def acl_lines(acl: AclList) -> list[str]:
 
 
 def permissions(perms: int) -> str:
-    """Return permissions as letters."""
+    """Return a bit mask of permissions as letters, such as ``cdrwa``."""
     return "".join(letter for letter, permission in PERM_LETTERS.items() if perms & permission)
 
 
 def event_text(kind: EventType, path: str | None, state: str, zxid: int | None) -> str:
-    """Return an event as one line."""
+    """Return an event as one line, in the format of the Java client."""
     return f"WatchedEvent state:{state} type:{_EVENTS[kind]} path:{path or 'null'} zxid: {-1 if zxid is None else zxid}"
 
 
 def hexdump(data: bytes) -> list[str]:
-    """Return bytes as a table of hexadecimal numbers and characters."""
+    """Return bytes as the lines of a table of hexadecimal numbers and characters."""
     if not data:
         return [""]
     lines = [
@@ -99,21 +102,22 @@ def hexdump(data: bytes) -> list[str]:
 
 
 def data_text(data: bytes | None) -> str:
-    """Return data as text. Bytes that are not UTF-8 become surrogates, so that the original bytes can be written."""
+    """Return data as text. Bytes that are not UTF-8 become surrogates, which preserve the original bytes."""
     return "null" if data is None else data.decode("utf-8", "surrogateescape")
 
 
 def printable(text: str) -> str:
-    """Return text that is safe to print on a terminal: escape sequences and changes of direction are escaped."""
+    """Escape unprintable characters of a text, such as control sequences and changes of direction."""
     if text.isprintable():
         return text
     return "".join(
-        character if character.isprintable() or character in _HARMLESS else _escape(character) for character in text
+        character if character.isprintable() or character in _HARMLESS_CHARACTERS else _escape(character)
+        for character in text
     )
 
 
 def _escape(character: str) -> str:
     number = ord(character)
-    if 0xDC80 <= number <= 0xDCFF:  # a surrogate stands for a byte that is not UTF-8
+    if 0xDC80 <= number <= 0xDCFF:  # the surrogate of a byte that is not UTF-8
         return f"\\x{number - 0xDC00:02x}"
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -1,11 +1,11 @@
-"""Walking through a subtree, with many concurrent requests."""
+"""A walk through a subtree, with many concurrent requests."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Final
 
-from ...client.aio.subtree import MAX_IN_FLIGHT, names_below
+from ...client.aio.subtree import MAX_IN_FLIGHT, child_names
 from ...client.client import Client
 from ...protocol import paths
 from ...protocol.errors import NoAuthError, ZooKeeperError
@@ -19,7 +19,7 @@ async def list_children(client: Client, parents: list[str]) -> list[list[str] | 
     """Return the sorted paths of the children of each node, or the error if they cannot be listed."""
     return [
         [paths.join(parent, name) for name in sorted(names)] if isinstance(names, list) else names
-        for parent, names in zip(parents, await names_below(client, parents), strict=True)
+        for parent, names in zip(parents, await child_names(client, parents), strict=True)
     ]
 
 
@@ -39,7 +39,7 @@ async def walk(client: Client, root: str, forbidden: set[str] | None = None) -> 
     if isinstance(first, ZooKeeperError):
         raise first
     yield [root, *first]
-    # A stack of lists of siblings, with prefetched children of some siblings. The walk continues with the last list.
+    # A stack of sibling lists, each with prefetched children. The walk continues with the list on top.
     pending: list[_Siblings] = [_Siblings(first)]
     while pending:
         siblings = pending[-1]
@@ -57,7 +57,7 @@ async def walk(client: Client, root: str, forbidden: set[str] | None = None) -> 
 
 
 class _Siblings:
-    """The children of one node, with the prefetched children of the next siblings."""
+    """A list of siblings, and the prefetched children of the next siblings."""
 
     __slots__ = ("_known", "at", "paths")
 
@@ -79,7 +79,7 @@ def raise_if_forbidden(forbidden: set[str]) -> None:
     """Raise an error if some nodes could not be read.
 
     Raises:
-        ShellCommandError: *forbidden* is not empty; the message lists its first nodes.
+        ShellCommandError: *forbidden* is not empty. The message lists the first nodes.
     """
     if forbidden:
         first = sorted(forbidden)[:MAX_NAMED]

@@ -8,17 +8,17 @@ from typing import Any, Final
 from ...client.aio.watcher import Watcher
 from ...client.client import Client
 from ...client.wire.states import Event
-from ...client.wire.watches import CONSUMED, WatchKind
+from ...client.wire.watches import FIRED_KINDS, WatchKind
 from ...protocol.enums import EventType
 from ...protocol.errors import ErrorCode
-from .errors import ShellCommandError, plain_text
+from .errors import ShellCommandError, error_code_text
 
-REMOVED: Final = (
+REMOVAL_EVENTS: Final = (
     (EventType.DATA_WATCH_REMOVED, (WatchKind.DATA, WatchKind.EXIST)),
     (EventType.CHILD_WATCH_REMOVED, (WatchKind.CHILD,)),
     (EventType.PERSISTENT_WATCH_REMOVED, (WatchKind.PERSISTENT, WatchKind.RECURSIVE)),
 )
-"""Event that is shown when watches of some kinds are removed, in this order."""
+"""Events to show when watches are removed, in this order, each with the kinds of watches that cause it."""
 
 
 class ShellWatches:
@@ -62,26 +62,26 @@ class ShellWatches:
         return watcher.initial
 
     def _receive(self, event: Event) -> None:
-        if event is self._last:  # a different watch has already shown the event
+        if event is self._last:  # already shown for a different watch
             return
         self._last = event
         path = self._client.strip_chroot(event.path)
-        fired = CONSUMED.get(event.type, ())
+        fired = FIRED_KINDS.get(event.type, ())
         self._watchers = [entry for entry in self._watchers if not (entry[0] in fired and entry[1] == path)]
         self._show(Event(event.type, path, event.zxid))
 
     async def remove(self, path: str, kinds: tuple[WatchKind, ...]) -> None:
-        """Remove the watches of some kinds on a node. An event is shown for each kind.
+        """Remove the watches of some kinds on a node, and show the events for these kinds.
 
         Raises:
             ShellCommandError: The node has no such watches.
         """
         chosen = [entry for entry in self._watchers if entry[1] == path and entry[0] in kinds]
         if not chosen:
-            raise ShellCommandError(plain_text(ErrorCode.NO_WATCHER, path))
+            raise ShellCommandError(error_code_text(ErrorCode.NO_WATCHER, path))
         for entry in chosen:
             await entry[2].__aexit__(None, None, None)
-            self._watchers = [other for other in self._watchers if other is not entry]  # a watch may already have fired
-        for event, of_event in REMOVED:
+            self._watchers = [other for other in self._watchers if other is not entry]  # missing if the watch has fired
+        for event, of_event in REMOVAL_EVENTS:
             if any(kind in of_event for kind, _, _ in chosen):
                 self._show(Event(event, path))

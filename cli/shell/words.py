@@ -1,4 +1,4 @@
-"""Splitting a line into words.
+"""The words of a line: splitting, quoting and completion.
 
 Source: ZooKeeperMain.MyCommandOptions.
 """
@@ -10,18 +10,18 @@ from typing import Final
 
 _WORD: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^\s\"']\S*)", re.ASCII)
 BLANKS: Final = " \t\n\r\f\v"
-"""Separators of words. Names of nodes may contain other blanks."""
+"""Separators of words. Other blanks, such as a no-break space, may be part of a name."""
 
 
 def lines(text: str) -> list[str]:
-    """Split text only where a terminal starts a new line: names of nodes may contain U+2028."""
+    """Split text at line feeds and carriage returns only, because names of nodes may contain U+2028."""
     return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 
 def split(line: str) -> list[str]:
-    """Split a line at blanks. A word that starts with a quote ends with the same quote, and may contain blanks.
+    """Split a line into words at blanks. A quoted word may contain blanks.
 
-    As in zkCli, escapes are not supported, and a quote without its partner is ignored.
+    As in zkCli, escapes are not supported, and an unmatched quote is ignored.
     """
     return [double or single or plain for double, single, plain in _WORD.findall(line)]
 
@@ -34,9 +34,9 @@ def quote(word: str) -> str:
 
 
 def last_word(line: str) -> tuple[list[str], str, int]:
-    """Return the complete words of a line, the incomplete last word and the index at which that word starts.
+    """Return the complete words of a line, its incomplete last word, and the start of that word.
 
-    An opening quote is not part of the last word, but the index is that of the quote.
+    An opening quote is not part of the last word, but the start is the index of the quote.
     """
     start = end = 0
     while end < len(line):

@@ -1,4 +1,4 @@
-"""``zoolet dump``, ``zoolet load`` and ``zoolet push``: copy trees between servers and files."""
+"""``zoolet dump``, ``zoolet load`` and ``zoolet push``: copies of trees between servers and files."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.messages import file_error_reason, one_line
 from ...protocol.paths import is_within
-from ..addresses import cannot_connect
+from ..addresses import cannot_connect_message
 from ..event_loop import run_loop
 from ..options import (
-    SESSION,
+    TIMEOUT_HELP,
     CommandError,
     OptionError,
     add_connection,
     add_max_request,
     add_timeout,
-    cannot_write,
+    cannot_write_error,
     make_client,
     parse_servers,
     report_read_only,
@@ -34,11 +34,11 @@ if TYPE_CHECKING:  # a daemon imports this module for its parser
     from ...client.client import Client
     from .node import TransferNode
     from .source import SourceTree
-    from .target import Outcome, Target
+    from .target import Target, TransferOutcome
 
 HOSTS: Final = "servers, as HOST:PORT,HOST:PORT, and the root of the tree (default /)"
-GOES_ON: Final = "; run the same command again to continue"
-UNREADABLE: Final = "and the nodes below could not be read"
+CONTINUE_HINT: Final = "; run the same command again to continue"
+UNREADABLE_TEXT: Final = "and the nodes below could not be read"
 MAX_NAMED: Final = 5
 """Maximum number of nodes in an error message."""
 
@@ -58,7 +58,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="JSON file if the name ends with .json, otherwise msgpack; - for stdout, in msgpack",
     )
     add_example(dump, "zoolet dump localhost:2181/app app.json")
-    dump.set_defaults(command=_command(lambda options: run_loop(_dump(options))))
+    dump.set_defaults(command=_make_command(lambda options: run_loop(_dump(options))))
     load = commands.add_parser(
         "load",
         help="copy a tree from a file to a server",
@@ -73,7 +73,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="JSON file (name ends with .json), or file written by zoolet dump; - for stdin, in msgpack",
     )
     add_example(load, "zoolet load localhost:2181/app app.json")
-    load.set_defaults(command=_command(_load, GOES_ON))
+    load.set_defaults(command=_make_command(_load, CONTINUE_HINT))
     push = commands.add_parser(
         "push",
         help="copy a tree to another server",
@@ -84,7 +84,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     push.add_argument("source", metavar="FROM[/PATH]", help=HOSTS)
     push.add_argument("target", metavar="TO[/PATH]", help="servers and root to copy to")
     add_example(push, "zoolet push old:2181/app new:2181/app --dry-run")
-    push.set_defaults(command=_command(lambda options: run_loop(_push(options)), GOES_ON))
+    push.set_defaults(command=_make_command(lambda options: run_loop(_push(options)), CONTINUE_HINT))
     for parser in (dump, load, push):
         _add_options(parser)
         if parser is not dump:
@@ -92,13 +92,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a connection."""
+    """Add the options of a connection, the maximum request size and the timeout."""
     add_connection(parser)
     add_max_request(parser)
-    add_timeout(parser, 10.0, SESSION)
+    add_timeout(parser, 10.0, TIMEOUT_HELP)
 
 
-def _command(job: Callable[[argparse.Namespace], int], interrupted: str = "") -> Callable[..., int]:
+def _make_command(job: Callable[[argparse.Namespace], int], interrupted: str = "") -> Callable[..., int]:
     def command(options: argparse.Namespace, definitions: list[str]) -> int:
         from .files import FileError
 
@@ -113,13 +113,13 @@ def _command(job: Callable[[argparse.Namespace], int], interrupted: str = "") ->
 
 
 @asynccontextmanager
-async def _connected(where: str, options: argparse.Namespace, reads: str = "") -> AsyncIterator[tuple[Client, str]]:
-    """Connect to the servers of a connect string, and wait for a server that is starting; yield client and path.
+async def _connect(where: str, options: argparse.Namespace, reads: str = "") -> AsyncIterator[tuple[Client, str]]:
+    """Connect to the servers of a connect string, and wait for servers that are starting. Yield client and path.
 
     Args:
         where: The connect string, which may end with a path.
         options: The options of the command.
-        reads: Name of the command if it only reads from these servers, and so accepts a read-only server.
+        reads: Name of the command, if the command only reads and therefore accepts a read-only server; otherwise empty.
 
     Raises:
         OptionError: The connect string or an option is invalid, or a file cannot be read.
@@ -135,7 +135,7 @@ async def _connected(where: str, options: argparse.Namespace, reads: str = "") -
     except TimeoutError:
         last = client.last_reason or f"{addresses}: no answer within {options.timeout:g} s"
         await client.aclose()
-        raise CommandError(cannot_connect(last)) from None
+        raise CommandError(cannot_connect_message(last)) from None
     try:
         await report_read_only(client, reads, addresses)
         yield client, hosts.chroot or "/"
@@ -147,7 +147,7 @@ async def _dump(options: argparse.Namespace) -> int:
     from .files import STDOUT, Writer
     from .source import NO_PERMISSION, SourceTree
 
-    async with _connected(options.source, options, "dump") as (client, root):
+    async with _connect(options.source, options, "dump") as (client, root):
         source = SourceTree(client, root)
         await source.count()
         try:
@@ -158,34 +158,38 @@ async def _dump(options: argparse.Namespace) -> int:
                     progress.show("nodes", writer.nodes, source.total)
                 named = writer.finish(source.ephemerals, complete=not source.unreadable)
         except OSError as error:
-            raise cannot_write(options.file, error) from None
+            raise cannot_write_error(options.file, error) from None
     out = sys.stdout if options.file.is_file() and options.file != STDOUT else sys.stderr
-    print(f"{options.file}: {_nodes(writer.nodes)} of {root}{_left_out(source)}", file=out)
+    print(f"{options.file}: {_format_node_count(writer.nodes)} of {root}{_left_out_text(source)}", file=out)
     if not named:
         text = f"{options.file} was not replaced; the nodes that could be read are in {writer.temporary}"
         print(f"zoolet dump: {text}", file=sys.stderr)
-    return _report_failures("dump", UNREADABLE, dict.fromkeys(source.unreadable, NO_PERMISSION))
+    return _report_failures("dump", UNREADABLE_TEXT, dict.fromkeys(source.unreadable, NO_PERMISSION))
 
 
 def _load(options: argparse.Namespace) -> int:
-    """Copy a file to a server. A pipe is read before the event loop starts, where Ctrl-C could not interrupt the read.
+    """Copy a file to a server. A pipe is read before the event loop starts, because Ctrl-C must interrupt the read.
 
     Raises:
         FileError: The file is damaged.
     """
     from . import files
 
-    with _rereadable(options.file) as file:
+    with _rereadable_file(options.file) as file:
         try:
-            total = files.check(file)  # nothing must be written if the file is damaged
+            total = files.check(file)  # first, because nothing must be written if the file is damaged
             return run_loop(_load_file(options, file, total))
         except files.FileError as error:
             raise files.FileError(options.file, error.problem) from None
 
 
 @contextmanager
-def _rereadable(given: Path) -> Iterator[Path]:
-    """Yield a file that can be read twice: *given*, or a copy of its content if it is a pipe."""
+def _rereadable_file(given: Path) -> Iterator[Path]:
+    """Yield a file that can be read twice: *given*, or a copy of its content if *given* is a pipe.
+
+    Raises:
+        OptionError: *given* is a device or cannot be read.
+    """
     if given.is_file():
         yield given
         return
@@ -209,7 +213,7 @@ async def _load_file(options: argparse.Namespace, file: Path, total: int) -> int
     from . import files
     from .target import Target
 
-    async with _connected(options.target, options) as (client, root):
+    async with _connect(options.target, options) as (client, root):
         target = Target(client, root, dry_run=options.dry_run)
         await target.begin()
         with Progress("loading") as progress:
@@ -231,33 +235,33 @@ async def _push(options: argparse.Namespace) -> int:
     from .source import NO_PERMISSION, SourceTree
     from .target import Target, copy, nested_target_error
 
-    async with _connected(options.source, options, "push") as (source_client, source_root):
-        async with _connected(options.target, options) as (target_client, target_root):
+    async with _connect(options.source, options, "push") as (source_client, source_root):
+        async with _connect(options.target, options) as (target_client, target_root):
             inside = is_within(target_root, source_root)
-            if inside and set(_addresses(options.source)) & set(_addresses(options.target)):
+            if inside and set(_server_addresses(options.source)) & set(_server_addresses(options.target)):
                 raise CommandError(nested_target_error(options.source, options.target))
             source = SourceTree(source_client, source_root, (target_client, target_root) if inside else None)
             await source.count()
             target = Target(target_client, target_root, dry_run=options.dry_run)
             with Progress("pushing") as progress:
                 await copy(source, target, progress.show)
-    wrong = _report_failures("push", UNREADABLE, dict.fromkeys(source.unreadable, NO_PERMISSION))
+    wrong = _report_failures("push", UNREADABLE_TEXT, dict.fromkeys(source.unreadable, NO_PERMISSION))
     return max(wrong, _report("push", target, options, source))
 
 
-def _addresses(where: str) -> list[str]:
+def _server_addresses(where: str) -> list[str]:
     from ...client.wire.hosts import Hosts
 
     return [str(address).replace("localhost", "127.0.0.1") for address in Hosts.parse(where).addresses]
 
 
 def _report(command: str, target: Target, options: argparse.Namespace, source: SourceTree | None = None) -> int:
-    outcome: Outcome = target.outcome
+    outcome: TransferOutcome = target.outcome
     would = "would be " if options.dry_run else ""
-    counters = f", counters of {_nodes(outcome.counters)} raised" if outcome.counters else ""
+    counters = f", counters of {_format_node_count(outcome.counters)} raised" if outcome.counters else ""
     print(
         f"{options.target}: {would}{outcome.created.count:,} created, {outcome.changed.count:,} changed, "
-        f"{outcome.same:,} unchanged{counters}{_left_out(source) if source is not None else ''}"
+        f"{outcome.same:,} unchanged{counters}{_left_out_text(source) if source is not None else ''}"
     )
     if options.dry_run:
         for what, nodes in (("create", outcome.created), ("change", outcome.changed)):
@@ -268,26 +272,32 @@ def _report(command: str, target: Target, options: argparse.Namespace, source: S
     return _report_failures(command, "could not be written", outcome.failed)
 
 
-def _nodes(count: int) -> str:
+def _format_node_count(count: int) -> str:
     return f"{count:,} node" + "s" * (count != 1)
 
 
-def _left_out(source: SourceTree) -> str:
-    text = f"; {_nodes(source.ephemerals).replace('node', 'ephemeral node')} left out" if source.ephemerals else ""
+def _left_out_text(source: SourceTree) -> str:
+    text = (
+        f"; {_format_node_count(source.ephemerals).replace('node', 'ephemeral node')} left out"
+        if source.ephemerals
+        else ""
+    )
     if source.deleted:
-        text += f"; {_nodes(len(source.deleted))} deleted during the transfer: {_first(source.deleted)}"
+        text += (
+            f"; {_format_node_count(len(source.deleted))} deleted during the transfer: {_join_first(source.deleted)}"
+        )
     return f"{text}; the target itself left out" if source.has_copy else text
 
 
-def _first(texts: list[str]) -> str:
+def _join_first(texts: list[str]) -> str:
     more = f"; and {len(texts) - MAX_NAMED:,} more" if len(texts) > MAX_NAMED else ""
     return one_line("; ".join(texts[:MAX_NAMED])) + more
 
 
 def _report_failures(command: str, what: str, failed: dict[str, str]) -> int:
-    """Print the first nodes that failed on stderr; return the exit code."""
+    """Print the number of failed nodes and the first of them on stderr. Return the exit code."""
     if not failed:
         return 0
-    shown = _first([f"{path}: {reason}" for path, reason in failed.items()])
-    print(f"zoolet {command}: {_nodes(len(failed))} {what}: {shown}", file=sys.stderr)
+    shown = _join_first([f"{path}: {reason}" for path, reason in failed.items()])
+    print(f"zoolet {command}: {_format_node_count(len(failed))} {what}: {shown}", file=sys.stderr)
     return 1

@@ -22,18 +22,18 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
-from ...protocol.node_json import JsonNode, NodeJsonError, check_tree, node_json, parse_node, unique
+from ...protocol.node_json import JsonNode, NodeJsonError, check_tree, node_json, parse_node, reject_duplicate_keys
 from ...protocol.node_spec import node_problem
 from ..stdout import OutputFile
 from .node import TransferNode, invalid_path_reason
 
 FORMAT: Final = "zoolet dump"
-VERSION: Final = 1
+FORMAT_VERSION: Final = 1
 NOT_A_DUMP: Final = "is not a file of zoolet dump (the name of a JSON file must end with .json)"
 MAX_NODE_BYTES: Final = 1 << 30
 """Maximum size of one node in bytes."""
 MAX_VALUES: Final = 1 << 20
-"""Maximum number of values in a node. An ACL entry consists of five. In memory, one byte can become 75 bytes."""
+"""Maximum number of values in a node; an ACL entry has five. The limit protects memory: a byte can become 75 bytes."""
 
 
 class FileError(ValueError):
@@ -54,27 +54,27 @@ def is_json(path: Path) -> bool:
     return path.suffix.lower() == ".json"
 
 
-# --- out ---
+# --- writing ---
 
 
 STDOUT: Final = Path("/dev/stdout")
 
 
 class Writer:
-    """Writes a file that only its owner can read. The file has a temporary name until it is complete.
+    """A writer of a file that only its owner can read. The file has a temporary name until it is complete.
 
     Args:
-        path: The file.
+        path: Path of the file.
         root: Path of the tree on its server.
     """
 
     def __init__(self, path: Path, root: str) -> None:
-        self._is_output = path == STDOUT
-        self._path = path.resolve() if path.is_symlink() and not self._is_output else path
+        self._is_stdout = path == STDOUT
+        self._path = path.resolve() if path.is_symlink() and not self._is_stdout else path
         self._root = root
         self.temporary = self._path.with_name(self._path.name + ".part")
         # A pipe, a terminal or another special file must not be replaced by a regular file.
-        self._is_stream = self._is_output or (path.exists() and not path.is_file())
+        self._is_stream = self._is_stdout or (path.exists() and not path.is_file())
         self._is_json = is_json(path)
         self._stream: BinaryIO  # __enter__ sets the stream
         self._kept: dict[str, TransferNode] = {}  # nodes of a JSON file, which is written at the end
@@ -82,8 +82,8 @@ class Writer:
 
     def __enter__(self) -> Self:
         if not self._is_stream:
-            self.temporary.unlink(missing_ok=True)  # a killed transfer may have left the file or a link
-        if self._is_output:  # opening stdout again could truncate it and would lose the write position
+            self.temporary.unlink(missing_ok=True)  # a previous transfer may have been killed
+        if self._is_stdout:  # not reopened, which could truncate stdout and lose the write position
             self._stream = io.BufferedWriter(OutputFile(os.dup(1), "w"))
         elif self._is_stream:
             self._stream = os.fdopen(os.open(self._path, os.O_WRONLY), "wb")
@@ -91,7 +91,7 @@ class Writer:
             flags = os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW
             self._stream = os.fdopen(os.open(self.temporary, flags, 0o600), "wb")
         if not self._is_json:
-            self._pack({"format": FORMAT, "version": VERSION, "root": self._root})
+            self._pack({"format": FORMAT, "version": FORMAT_VERSION, "root": self._root})
         return self
 
     def __exit__(
@@ -107,7 +107,7 @@ class Writer:
         self._stream.write(msgpack.packb(value, use_bin_type=True) or b"")
 
     def write(self, node: TransferNode) -> None:
-        """Write a node."""
+        """Add a node. JSON output is kept in memory until :meth:`finish`."""
         self.nodes += 1
         if self._is_json:
             self._kept[node.path] = node
@@ -118,10 +118,10 @@ class Writer:
             self._pack([node.path, node.data, acl, node.creates, node.ttl, node.container])
 
     def finish(self, ephemerals: int, *, complete: bool = True) -> bool:
-        """Write the end and rename the file; return False if the file keeps its temporary name.
+        """Complete the file and give it its final name. Return False if it keeps its temporary name.
 
         Args:
-            ephemerals: Number of ephemeral nodes that were left out.
+            ephemerals: Number of ephemeral nodes that the transfer skipped.
             complete: Whether all nodes could be read. If not, an existing file is not replaced.
         """
         if self._is_json:
@@ -143,14 +143,14 @@ class Writer:
         children = Counter(path.rpartition("/")[0] for path in self._kept if path)
         tree = {}
         for path, node in sorted(self._kept.items()):
-            # In JSON, a whole tree contains its root only if the root was changed, because every server has one.
+            # The root of a server is omitted unless it was changed, because every server has a root.
             if path or self._root != "/" or node.data or node.acl not in (None, OPEN_ACL_UNSAFE):
                 created = max(0, node.creates - children[path])
                 tree[path or "/"] = node_json(JsonNode(node.data, node.acl, children_created=created))
         return tree
 
 
-# --- in ---
+# --- reading ---
 
 
 def read(path: Path) -> Iterator[TransferNode]:
@@ -164,18 +164,23 @@ def read(path: Path) -> Iterator[TransferNode]:
 
 
 def check(path: Path) -> int:
-    """Read the whole file and return the number of nodes; raises the same errors as :func:`read`."""
+    """Read the whole file, and return the number of nodes.
+
+    Raises:
+        FileError: The file is damaged, incomplete, of an unknown version, or of a different format.
+        OSError: The file cannot be read.
+    """
     return sum(1 for _ in read(path))
 
 
 def _read_stream(path: Path) -> Iterator[TransferNode]:
     with path.open("rb") as stream:
-        values = _values(path, stream)
+        values = _unpack_values(path, stream)
         head = next(values, None)
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise FileError(path, NOT_A_DUMP)
-        if head.get("version") != VERSION:
-            raise FileError(path, f"is a dump of version {head.get('version')}; expected version {VERSION}")
+        if head.get("version") != FORMAT_VERSION:
+            raise FileError(path, f"is a dump of version {head.get('version')}; expected version {FORMAT_VERSION}")
         nodes = 0
         known: set[str] = set()
         for value in values:
@@ -185,7 +190,7 @@ def _read_stream(path: Path) -> Iterator[TransferNode]:
                 if next(values, None) is not None:
                     raise FileError(path, "is damaged: unexpected data after the end")
                 return
-            node = _node(path, value)
+            node = _parse_node(path, value)
             above = node.path.rpartition("/")[0]
             if node.path in known or (node.path and above not in known):
                 raise FileError(path, f"is damaged: {node.path} occurs twice or before its parent")
@@ -195,7 +200,7 @@ def _read_stream(path: Path) -> Iterator[TransferNode]:
         raise FileError(path, f"is truncated: unexpected end of file after {nodes} nodes")
 
 
-def _values(path: Path, stream: BinaryIO) -> Iterator[Any]:
+def _unpack_values(path: Path, stream: BinaryIO) -> Iterator[Any]:
     import msgpack
 
     count, left = 0, MAX_VALUES
@@ -220,7 +225,7 @@ def _values(path: Path, stream: BinaryIO) -> Iterator[Any]:
         raise FileError(path, f"is damaged after value {count}: {reason}") from None
 
 
-def _node(path: Path, value: Any) -> TransferNode:
+def _parse_node(path: Path, value: Any) -> TransferNode:
     try:
         name, data, acl, creates, ttl, container = value
         problem = invalid_path_reason(name) if isinstance(name, str) else "a path must be text"
@@ -231,14 +236,14 @@ def _node(path: Path, value: Any) -> TransferNode:
         seconds = None if ttl is None else ttl / 1000
         if node_problem(data, seconds, container, creates) is not None:
             raise TypeError
-        return TransferNode(name, data, _acl(acl), creates, ttl, container)
+        return TransferNode(name, data, _parse_acl(acl), creates, ttl, container)
     except (TypeError, ValueError) as error:
         if isinstance(error, FileError):
             raise
         raise FileError(path, f"contains an invalid node: {value!r:.80}") from None
 
 
-def _acl(value: Any) -> AclList:
+def _parse_acl(value: Any) -> AclList:
     if value is None:
         return OPEN_ACL_UNSAFE
     entries = []
@@ -262,7 +267,7 @@ def _read_json(path: Path) -> Iterator[TransferNode]:
     if not text.strip():
         raise FileError(path, "is empty")
     try:
-        tree = json.loads(text, object_pairs_hook=unique)
+        tree = json.loads(text, object_pairs_hook=reject_duplicate_keys)
     except (ValueError, RecursionError) as error:
         raise FileError(path, f"is not valid JSON: {error}") from None
     nodes: dict[str, JsonNode] = {}

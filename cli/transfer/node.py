@@ -1,4 +1,4 @@
-"""A node that is being copied."""
+"""The node of a transfer, and paths below its root."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class TransferNode(NamedTuple):
         path: Path below the root of the transfer; empty for the root itself.
         data: Data of the node; None for null.
         acl: ACL list; None to keep the target's list, or to allow everyone if the node is created.
-        creates: Number of children that were ever created below the node: the number of its next sequential child.
-        ttl: Time to live in milliseconds; None for no TTL or an unknown one.
+        creates: Number of children that were ever created, which is also the number of the next sequential child.
+        ttl: Time to live in milliseconds, or None if there is no TTL or it is unknown.
         container: Whether the node is known to be a container.
         implied: Whether the node is only listed as a parent. It is created if it is missing, and never changed.
     """
@@ -36,5 +36,5 @@ def join_root(root: str, path: str) -> str:
 
 
 def invalid_path_reason(path: str) -> str | None:
-    """Return the reason why a path below a root is invalid; None if it is valid."""
+    """Return the reason why a path below a root is invalid, or None if it is valid."""
     return paths.path_error(path) if path else None

@@ -1,4 +1,4 @@
-"""Reading a tree from a server: parents before children, with many concurrent requests."""
+"""The source of a transfer: a tree that is read from a server, parents first, with concurrent requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ...client.aio.subtree import MAX_IN_FLIGHT, answers
+from ...client.aio.subtree import MAX_IN_FLIGHT, gather_answers
 from ...client.client import Client
 from ...client.wire.states import State
 from ...protocol import records as r
@@ -23,24 +23,24 @@ from ...protocol.paths import ZOOKEEPER
 from .node import TransferNode, join_root
 
 BATCH_BYTES: Final = 4 << 20
-"""Bytes of data in a batch above which the next batch has fewer nodes."""
+"""Number of bytes in a batch. After a larger batch, the next batch has fewer nodes."""
 RECONNECT_TIMEOUTS: Final = 6
-"""Number of session timeouts to wait for a lost connection."""
-ATTEMPTS: Final = 10
+"""Maximum time to wait for a lost connection, in session timeouts."""
+MAX_ATTEMPTS: Final = 10
 """Maximum number of attempts for requests whose connection is lost."""
 NO_PERMISSION: Final = "permission denied (authenticate with --auth)"
 T = TypeVar("T")
 
 
 async def repeat_until_answered(client: Client, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Make requests that can safely be repeated, until their replies arrive.
+    """Repeat requests after a lost connection, until their replies arrive, and return the result.
 
     Raises:
         ConnectionLossError: The client was disconnected for several session timeouts, or lost its connection in each
             attempt.
     """
     seconds = RECONNECT_TIMEOUTS * max(1.0, client.session_timeout)
-    for _ in range(ATTEMPTS - 1):
+    for _ in range(MAX_ATTEMPTS - 1):
         try:
             return await attempt()
         except (ConnectionLossError, SessionExpiredError):
@@ -60,35 +60,35 @@ class NodeState(NamedTuple):
     acl: Any
 
 
-async def look(client: Client, paths: list[str]) -> list[NodeState | ZooKeeperError]:
-    """Return data, Stat and ACL list of nodes, or the error for a node that is missing or cannot be read."""
+async def read_states(client: Client, paths: list[str]) -> list[NodeState | ZooKeeperError]:
+    """Return the state of each node, or the error if the node is missing or not readable."""
     calls: list[Awaitable[Any]] = []
     for path in paths:
         calls.append(client.call(OpCode.GET_DATA, r.GetDataRequest(client.add_chroot(path), False)))
         calls.append(client.call(OpCode.GET_ACL, r.GetACLRequest(client.add_chroot(path))))
-    replies: Iterator[Any] = iter(await answers(calls, NoNodeError, NoAuthError))
+    replies: Iterator[Any] = iter(await gather_answers(calls, NoNodeError, NoAuthError))
     looks: list[NodeState | ZooKeeperError] = []
     for data, acl in zip(replies, replies, strict=True):
         errors = [reply for reply in (data, acl) if isinstance(reply, ZooKeeperError)]
         if not errors and any(is_masked(entry) for entry in acl.acl or ()):
-            errors = [NoAuthError()]  # a copy of the masked list would lock out its users
+            errors = [NoAuthError()]  # a copy would contain masked passwords, and lock out the users
         looks.append(errors[0] if errors else NodeState(data.data, data.stat, tuple(acl.acl or ())))
     return looks
 
 
 class SourceTree:
-    """A tree on a server, which may change while it is read. Each node that exists during the whole transfer is read.
+    """A tree on a server, which may change during the transfer. Every node that exists throughout is read.
 
     Args:
         client: A connected client.
         root: Path of the tree.
-        copy: Client and root of the target of the transfer. If the target is a part of the tree, it is left out.
+        copy: Client and root of the transfer's target. If the target is part of the tree, the target is skipped.
 
     Attributes:
-        ephemerals: Number of ephemeral nodes that were left out.
+        ephemerals: Number of ephemeral nodes, which are skipped.
         unreadable: Nodes that the client may not read. The nodes below them are also missing.
-        deleted: Nodes that were deleted before they, or the names of their children, were read.
-        has_copy: Whether the target was left out, because it is a part of the tree.
+        deleted: Nodes that were deleted before their state and the names of their children were read.
+        has_copy: Whether the target was skipped, because it is part of the tree.
         total: Approximate number of nodes; 0 if the server does not report it.
     """
 
@@ -103,7 +103,7 @@ class SourceTree:
         self.total = 0
 
     async def count(self) -> None:
-        """Query the number of nodes.
+        """Check that the root exists, and query the number of nodes for :attr:`total`.
 
         Raises:
             NoNodeError: The root does not exist.
@@ -112,13 +112,13 @@ class SourceTree:
             raise NoNodeError(self._root)
         try:
             self.total = 1 + await self._client.count_below(self._root)
-        except ZooKeeperError:  # servers before 3.6 do not report the number, so the progress shows no total
+        except ZooKeeperError:  # servers before 3.6 cannot count nodes, so the progress shows no total
             self.total = 0
 
     async def batches(self) -> AsyncIterator[list[TransferNode]]:
-        """Yield the nodes, parents in an earlier batch than their children.
+        """Yield the nodes in batches. A parent is in an earlier batch than its children.
 
-        At the end, deleted nodes are read a second time, because they may have been created again.
+        At the end, nodes that were missing are read again, because they may have been recreated.
         """
         pending, most, is_last = [""], MAX_IN_FLIGHT, False
         while pending:
@@ -134,7 +134,7 @@ class SourceTree:
 
     async def _read(self, paths: list[str]) -> tuple[list[TransferNode], list[str]]:
         client = self._client
-        looks = await look(client, [join_root(self._root, path) for path in paths])
+        looks = await read_states(client, [join_root(self._root, path) for path in paths])
         batch, parents, ephemerals, unreadable, deleted = [], [], 0, [], []
         for path, seen in zip(paths, looks, strict=True):
             if isinstance(seen, NoAuthError):
@@ -147,7 +147,7 @@ class SourceTree:
                 batch.append(TransferNode(path, seen.data, seen.acl, r.children_created(seen.stat)))
                 if seen.stat.numChildren:
                     parents.append(path)
-        lists = await answers(
+        lists = await gather_answers(
             [client.children(join_root(self._root, path)) for path in parents], NoNodeError, NoAuthError
         )
         children = []
@@ -159,13 +159,13 @@ class SourceTree:
             else:
                 deleted.append(path)
                 batch = [node for node in batch if node.path != path]
-        self.ephemerals += ephemerals  # added only now, because the requests above may have been repeated
+        self.ephemerals += ephemerals  # only after the last request, because a failed attempt is repeated
         self.unreadable += unreadable
         self.deleted += deleted
         return batch, [path for path in children if client.add_chroot(join_root(self._root, path)) != ZOOKEEPER]
 
     async def _is_copy(self, path: str, stat: r.Stat) -> bool:
-        """Return whether a node is the root of the target: path and creation are the same."""
+        """Return whether a node is the root of the target (same path and creation), and set :attr:`has_copy`."""
         if self._copy is None or not path or join_root(self._root, path) != self._copy[1]:
             return False
         target = await self._copy[0].exists(self._copy[1])

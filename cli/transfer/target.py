@@ -1,4 +1,4 @@
-"""Writing a tree to a server. Nodes that are already identical are skipped.
+"""The target of a transfer: a tree on a server. Nodes that are already identical are skipped.
 
 An interrupted transfer can therefore be repeated, and repeating a complete transfer changes nothing.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
-from ...client.aio.subtree import answers
+from ...client.aio.subtree import gather_answers
 from ...client.client import Client
 from ...client.wire.operations import NewNode
 from ...protocol import paths
@@ -29,7 +29,7 @@ from ...protocol.errors import (
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from .node import TransferNode, join_root
-from .source import NO_PERMISSION, NodeState, SourceTree, look, repeat_until_answered
+from .source import NO_PERMISSION, NodeState, SourceTree, read_states, repeat_until_answered
 
 PAIRS_PER_TRANSACTION: Final = 250
 """Number of children that one transaction creates and deletes to raise a counter."""
@@ -40,8 +40,8 @@ MAX_COUNTER_RAISE: Final = 1_000_000
 
 
 @dataclass
-class Nodes:
-    """A number of nodes.
+class NodeTally:
+    """A number of nodes, and the paths of the first nodes.
 
     Args:
         count: Number of nodes.
@@ -52,25 +52,25 @@ class Nodes:
     first: list[str] = field(default_factory=list)
 
     def add(self, paths: list[str]) -> None:
-        """Add nodes."""
+        """Count nodes, and keep the first paths."""
         self.count += len(paths)
         self.first += paths[: MAX_LISTED - len(self.first)]
 
 
 @dataclass
-class Outcome:
-    """The changes that a transfer has made, or would make.
+class TransferOutcome:
+    """The changes that a transfer has made, or that a dry run would make.
 
     Args:
         created: Nodes that were created.
         changed: Nodes that were changed.
         same: Number of nodes that were already identical.
-        counters: Number of counters of sequential children that were raised.
-        failed: Nodes that could not be written, with the reasons.
+        counters: Number of nodes whose counter of sequential children was raised.
+        failed: Reasons by path, for nodes that could not be written.
     """
 
-    created: Nodes = field(default_factory=Nodes)
-    changed: Nodes = field(default_factory=Nodes)
+    created: NodeTally = field(default_factory=NodeTally)
+    changed: NodeTally = field(default_factory=NodeTally)
     same: int = 0
     counters: int = 0
     failed: dict[str, str] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def nested_target_error(source: str, target: str) -> str:
 
 
 class Target:
-    """Writes a tree to a server.
+    """A tree on a server that a transfer writes to.
 
     Args:
         client: A connected client.
@@ -112,11 +112,11 @@ class Target:
         self._root = root
         self._dry_run = dry_run
         self._counters: dict[str, int] = {}
-        self._planned: dict[str, str] = {}  # nodes that a dry run would create, each with the reason why that fails
-        self.outcome = Outcome()
+        self._planned: dict[str, str] = {}  # nodes that a dry run would create, and the reason if that would fail
+        self.outcome = TransferOutcome()
 
     async def begin(self) -> None:
-        """Create the parents of the root."""
+        """Create the missing ancestors of the root, or in a dry run check whether they could be created."""
         client, above, missing = self._client, self._root, []
         while (above := paths.parent(above)) != "/":
             if await repeat_until_answered(client, lambda above=above: client.exists(above)) is not None:  # type: ignore[misc]
@@ -126,14 +126,14 @@ class Target:
             await repeat_until_answered(client, lambda: client.ensure_path(missing[0]))
         elif missing:
             top = TransferNode(missing[-1], b"")
-            (answer,) = await answers(
+            (answer,) = await gather_answers(
                 [repeat_until_answered(client, lambda: self._rehearse(top.path, self._create(top.path, top)))],
                 ZooKeeperError,
             )
-            self._planned = dict.fromkeys(missing, "" if answer is None else _reason(answer))
+            self._planned = dict.fromkeys(missing, "" if answer is None else _failure_reason(answer))
 
     async def write(self, batch: list[TransferNode]) -> None:
-        """Write nodes, in order."""
+        """Write nodes, parents first, and note the counters that :meth:`finish` raises."""
         for node in batch:
             if node.creates:
                 self._counters[join_root(self._root, node.path)] = node.creates
@@ -141,7 +141,7 @@ class Target:
             batch = await repeat_until_answered(self._client, lambda batch=batch: self._write(batch))  # type: ignore[misc]
 
     async def _write(self, batch: list[TransferNode]) -> list[TransferNode]:
-        """Write nodes. After a connection loss this is repeated, and finds the nodes that it has already written.
+        """Write nodes, and add them to the outcome. A repetition after a connection loss skips the written nodes.
 
         Returns:
             Nodes that another client created at the same time.
@@ -153,7 +153,7 @@ class Target:
         written: list[str] = []
         calls: list[Awaitable[Any]] = []
         targets = [join_root(self._root, node.path) for node in batch]
-        for path, node, seen in zip(targets, batch, await look(client, targets), strict=True):
+        for path, node, seen in zip(targets, batch, await read_states(client, targets), strict=True):
             if isinstance(seen, NoAuthError):
                 failed[path] = NO_PERMISSION
                 continue
@@ -166,32 +166,36 @@ class Target:
             elif writes := self._changes(path, node, seen):
                 changed.append(path)
             try:
-                calls += self._calls(path, writes, created)
+                calls += self._requests(path, writes, created)
             except ValueError as error:  # the request is longer than max_request
                 failed[path] = str(error).removeprefix(f"{path}: ")
                 continue
             written += [path] * (len(calls) - len(written))
         appeared: list[TransferNode] = []
-        for path, reply in zip(written, await answers(calls, ZooKeeperError), strict=True):
+        for path, reply in zip(written, await gather_answers(calls, ZooKeeperError), strict=True):
             if isinstance(reply, ConnectionLossError | SessionExpiredError):
                 raise reply
             if isinstance(reply, NodeExistsError):
                 appeared.append(created.pop(path))
             elif isinstance(reply, ZooKeeperError):
-                failed[path] = _reason(reply)
-        for path in created if self._dry_run else ():  # parents first
+                failed[path] = _failure_reason(reply)
+        for path in created if self._dry_run else ():  # parents come first, so their failures are known
             if reason := failed.get(path) or self._planned.get(paths.parent(path)):
                 failed[path] = reason
             self._planned[path] = failed.get(path, "")
-        outcome = self.outcome  # counted only now, because everything above may run again
+        outcome = self.outcome  # updated last, because everything above may be repeated
         outcome.created.add([path for path in created if path not in failed])
         outcome.changed.add([path for path in changed if path not in failed])
         outcome.same += len(batch) - len(appeared) - len({*created, *changed, *failed})
         outcome.failed |= failed
         return appeared
 
-    def _calls(self, path: str, writes: list[tuple[OpCode, Any]], created: Container[str]) -> Iterable[Awaitable[Any]]:
-        """Return the requests of writes. In a dry run, return rehearsals, but none for ACL lists and below new nodes.
+    def _requests(
+        self, path: str, writes: list[tuple[OpCode, Any]], created: Container[str]
+    ) -> Iterable[Awaitable[Any]]:
+        """Return the requests of some writes, or in a dry run their rehearsals.
+
+        ACL changes and nodes below new nodes cannot be rehearsed.
 
         Raises:
             ValueError: A request is longer than *max_request*.
@@ -208,7 +212,7 @@ class Target:
         return [self._rehearse(path, write) for write in writes if write[0] != OpCode.SET_ACL]
 
     async def _rehearse(self, path: str, write: tuple[OpCode, Any]) -> None:
-        """Try a write in a transaction that always fails, because a node cannot have two versions.
+        """Try a write in a transaction that always fails, because it also expects two different versions of the node.
 
         Raises:
             ZooKeeperError: The write would fail with this error.
@@ -217,7 +221,7 @@ class Target:
         transaction._add(*write, path)  # noqa: SLF001 - takes any ACL list
         transaction.check(path, 1)
         transaction.check(path, 2)
-        with suppress(ValueError):  # the write is not longer than max_request, but the transaction is
+        with suppress(ValueError):  # only the transaction exceeds max_request, not the write
             try:
                 await transaction.commit()
             except ZooKeeperError:
@@ -241,21 +245,24 @@ class Target:
         return changes
 
     async def finish(self) -> None:
-        """Raise the counters of sequential children to the values of the source, so that no number is used twice.
+        """Raise the counters of sequential children to the values of the source, because no number may be used twice.
 
-        The protocol has no request for this, so temporary children are created and deleted.
+        The protocol has no request for this, so temporary children are created and deleted. A dry run skips this.
         """
         for path, creates in ({} if self._dry_run else self._counters).items():
             try:
-                await repeat_until_answered(self._client, lambda path=path, creates=creates: self._raise(path, creates))  # type: ignore[misc]
+                await repeat_until_answered(
+                    self._client,
+                    lambda path=path, creates=creates: self._raise_counter(path, creates),  # type: ignore[misc]
+                )
             except NoNodeError:
                 self.outcome.failed.setdefault(path, "the node no longer exists")
             except ZooKeeperError as error:
                 text = f"the counter of sequential children could not be raised: {error}"
                 self.outcome.failed.setdefault(path, text)
 
-    async def _raise(self, path: str, creates: int) -> None:
-        (seen,) = await look(self._client, [path])
+    async def _raise_counter(self, path: str, creates: int) -> None:
+        (seen,) = await read_states(self._client, [path])
         if isinstance(seen, ZooKeeperError):
             raise seen
         missing = creates - r.children_created(seen.stat)
@@ -277,5 +284,5 @@ class Target:
         self.outcome.counters += 1
 
 
-def _reason(error: ZooKeeperError) -> str:
+def _failure_reason(error: ZooKeeperError) -> str:
     return NO_PERMISSION if isinstance(error, NoAuthError) else ErrorCode(error.code).name

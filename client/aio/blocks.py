@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
-Kind = type[BaseException] | None
+ExceptionKind = type[BaseException] | None
 
 
 def returns_coroutine(function: F) -> F:
@@ -38,8 +38,9 @@ class Block:
         kind: The class of the look-up, if *manager* is None.
         task: The task that looked up ``__aexit__``, until the block is entered; None for ``__exit__``.
         entered: The object that was entered; None until then.
-        by_hand: Whether the program itself called ``__aenter__`` or ``__enter__``. A different look-up leaves it.
-        unclear: Whether the look-up in the class may have been for a different object, as with ``ExitStack.push()``.
+        entered_manually: Whether the program itself called ``__aenter__`` or ``__enter__``.
+            In that case, a different look-up leaves the block.
+        is_ambiguous: Whether the look-up in the class may have been for a different object, as in ``ExitStack.push()``.
         held: Data that the entered object keeps for this block; None before the block is entered and after it is left.
         on_failure: Function that is called if leaving the block fails; None to do nothing.
     """
@@ -49,15 +50,15 @@ class Block:
     kind: type
     task: asyncio.Task[Any] | None = None
     entered: object = None
-    by_hand: bool = False
-    unclear: bool = False
+    entered_manually: bool = False
+    is_ambiguous: bool = False
     held: Any = None
     on_failure: Callable[[], object] | None = None
 
     def __call__(self, *args: Any) -> Any:
-        """Leave the block."""
+        """Leave the block, with the arguments of ``__aexit__`` or ``__exit__``."""
         if self.entered is None:
-            _looked_up.block = None  # it was never entered, so a later __aenter__ must not find it
+            _latest_lookup.block = None  # this block was never entered, so no later __aenter__ may find it
         manager = self.manager
         if manager is None:
             manager, *args = args  # type: ignore[assignment] # a tuple becomes a list
@@ -67,7 +68,7 @@ class Block:
         except BaseException:
             on_failure, self.on_failure = self.on_failure, None
             if on_failure is not None:
-                on_failure()  # now, because the error may refer to this block for a long time
+                on_failure()  # already now, because the error may keep this block alive
             raise
 
 
@@ -76,16 +77,16 @@ class _AsyncBlock(Block):
     """A block of ``async with``."""
 
 
-class _LookedUp(threading.local):
-    """A weak reference to the latest block of this thread, until it is entered."""
+class _LatestLookup(threading.local):
+    """The block that this thread looked up last and has not entered yet, as a weak reference."""
 
     block: weakref.ref[Block] | None = None
 
 
-_looked_up: Final = _LookedUp()
+_latest_lookup: Final = _LatestLookup()
 
 
-class _EndOfBlock:
+class _BlockExitDescriptor:
     def __init__(self, leave: Callable[..., Any]) -> None:
         kind = Block
         self.__doc__ = leave.__doc__
@@ -96,24 +97,26 @@ class _EndOfBlock:
         self._type = cast("type[Block]", type(kind.__name__, (kind,), {"leave": staticmethod(leave)}))
 
     def __get__(self, manager: object, kind: type) -> Block:
-        block = self._type()  # without __init__, because each block of a lock comes here
+        block = self._type()  # __init__() is skipped for speed, because each use of a lock makes a block
         block.manager = manager
         if manager is None:
             block.kind = kind
         if self._is_async:
             try:
                 block.task = asyncio.current_task()
-            except RuntimeError:  # the look-up is not in an event loop
+            except RuntimeError:  # no event loop is running
                 block.task = None
-        _looked_up.block = weakref.ref(block)
+        _latest_lookup.block = weakref.ref(block)
         return block
 
 
 def ends_block(
-    leave: Callable[[Any, Block, Kind, BaseException | None, TracebackType | None], R],
-) -> Callable[[Any, Kind, BaseException | None, TracebackType | None], R]:
+    leave: Callable[[Any, Block, ExceptionKind, BaseException | None, TracebackType | None], R],
+) -> Callable[[Any, ExceptionKind, BaseException | None, TracebackType | None], R]:
     """Turn a method that also receives its block into an ``__aexit__`` or ``__exit__``."""
-    return cast("Callable[[Any, Kind, BaseException | None, TracebackType | None], R]", _EndOfBlock(leave))
+    return cast(
+        "Callable[[Any, ExceptionKind, BaseException | None, TracebackType | None], R]", _BlockExitDescriptor(leave)
+    )
 
 
 def entered_block(manager: object) -> Block | None:
@@ -122,14 +125,14 @@ def entered_block(manager: object) -> Block | None:
     Returns:
         The block; None if the program calls the method itself. Its ``__aexit__`` then has to find the block.
     """
-    ref = _looked_up.block
+    ref = _latest_lookup.block
     block = ref() if ref is not None else None
     if block is None or (block.task is not None and block.task is not asyncio.current_task()):
         return None  # a different task has looked the block up, and will enter it
-    _looked_up.block = None
+    _latest_lookup.block = None
     if block.manager is not manager:
         if block.manager is not None or not isinstance(manager, block.kind):
             return None
-        block.unclear = True
+        block.is_ambiguous = True
     block.entered, block.task = manager, None
     return block

@@ -13,15 +13,15 @@ from ...protocol.errors import ZooKeeperError
 
 T = TypeVar("T")
 callers: Final[dict[asyncio.Task[Any] | None, tuple[object, Thread]]] = {}
-"""For each task of a call in the loop of a blocking client, the caller and the thread that waits for it."""
+"""The caller and the waiting thread of each call of a blocking client, by the task that runs the call."""
 
 
 def current_caller(loop: asyncio.AbstractEventLoop | None = None) -> tuple[object, Thread | None]:
-    """Return the current caller, and the thread that waits for it: None unless a blocking client makes the call.
+    """Return the current caller, and the thread that waits for the result; None if this is not a blocking call.
 
-    The caller is the current task. A blocking client makes each call in a new task. The caller is then the task in
-    which the call was made, or the thread if it was made outside of tasks. Other tasks are callers themselves, even if
-    such a call has started them.
+    Normally, the caller is the current task. But a blocking client runs each call in a new task. The caller of such a
+    call is the task that made it, or the thread if no task was running there. Tasks that the call starts are callers
+    themselves.
 
     Args:
         loop: The running loop, if the caller knows it.
@@ -30,7 +30,7 @@ def current_caller(loop: asyncio.AbstractEventLoop | None = None) -> tuple[objec
     return callers[task] if task in callers else (task, None)
 
 
-def wrong_thread(used: object) -> RuntimeError:
+def wrong_thread_error(used: object) -> RuntimeError:
     """Return the error for the use of an object outside the thread of its event loop."""
     return RuntimeError(
         f"{used!r} was called outside the thread of its event loop; wrap the call in a coroutine and pass that "
@@ -39,7 +39,7 @@ def wrong_thread(used: object) -> RuntimeError:
 
 
 class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
-    """A call that starts when its method is called, not only when it is awaited.
+    """The call of a client's method. It starts immediately, even before it is awaited.
 
     So you can make a thousand calls before you await the first, and all are sent in one write. A call is both a future
     and a coroutine, so you can pass it to ``create_task``, ``gather``, ``wait_for`` or a ``TaskGroup``.
@@ -49,8 +49,8 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
     __slots__ = ("_steps", "zxid")
 
     zxid: int
-    """Zxid in the server's reply. For a write, this is the zxid of the write itself. It is 0 before the reply, and for
-    a call that makes several requests.
+    """Zxid in the server's reply. For a write, this is the zxid of the write itself. It is 0 until the reply
+    arrives, and for a call that makes several requests.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -106,7 +106,7 @@ class RequestCall(Call[T]):
     Attributes:
         fallback: An error class that counts as success, and the result to return for it.
         retries_throttled: Whether the request is sent again, with growing pauses, if the server was too busy to try it.
-        retry_delays: The iterator of these pauses; None before the first.
+        retry_delays: Iterator over these pauses; None until the first pause.
     """
 
     _FIELDS = (  # not in __slots__ itself, because pyright would treat decode as a method
@@ -186,7 +186,7 @@ class CompoundCall(Call[T]):
             self._abandon()
             raise
         finally:
-            del self  # its error would refer to this variable
+            del self  # otherwise, the call's error would refer to this frame, and the frame to the call
 
     def _abandon(self) -> None:
         if not self.done():

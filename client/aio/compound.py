@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-Create = Callable[[str], Awaitable[Any]]
-"""Creates a persistent, empty node."""
+CreateFunction = Callable[[str], Awaitable[Any]]
+"""Function that creates a persistent, empty node at a path."""
 
 
 async def create_with_parents(client: BaseClient[Any], path: str, attempt: Callable[[], Awaitable[str]]) -> str:
@@ -41,7 +41,11 @@ async def create_with_parents(client: BaseClient[Any], path: str, attempt: Calla
 
 
 async def ensure_path(
-    client: BaseClient[Any], path: str, create: Create, create_chroot: Create, first: Awaitable[Any] | None
+    client: BaseClient[Any],
+    path: str,
+    create: CreateFunction,
+    create_chroot: CreateFunction,
+    first: Awaitable[Any] | None,
 ) -> None:
     """Create a node and its parents where they are missing. The root of the server always exists.
 
@@ -64,7 +68,7 @@ async def ensure_path(
     except ConnectionLossError as error:
         if not error.maybe_applied:
             raise
-        await ensure_path(client, path, create, create_chroot, create(path))  # a second creation does no harm
+        await ensure_path(client, path, create, create_chroot, create(path))  # repeatable: an existing node is accepted
     except NoNodeError:
         if path == "/":
             await _ensure_chroot(client.add_chroot("/"), create_chroot)
@@ -76,7 +80,7 @@ async def ensure_path(
         del first
 
 
-async def _ensure_chroot(chroot: str, create_chroot: Create) -> None:
+async def _ensure_chroot(chroot: str, create_chroot: CreateFunction) -> None:
     slash = 0
     while slash != -1:
         slash = chroot.find("/", slash + 1)
@@ -86,7 +90,7 @@ async def _ensure_chroot(chroot: str, create_chroot: Create) -> None:
             continue
 
 
-async def delete_all(client: BaseClient[Any], path: str, version: int, listed: Awaitable[list[str]]) -> None:
+async def delete_subtree(client: BaseClient[Any], path: str, version: int, listed: Awaitable[list[str]]) -> None:
     """Delete a node and everything below it."""
     while True:
         try:
@@ -96,7 +100,7 @@ async def delete_all(client: BaseClient[Any], path: str, version: int, listed: A
         for name in names:
             child = paths.join(path, name)
             try:
-                await delete_all(client, child, -1, client.children(child))
+                await delete_subtree(client, child, -1, client.children(child))
             except NoNodeError:
                 continue
         try:
@@ -108,7 +112,7 @@ async def delete_all(client: BaseClient[Any], path: str, version: int, listed: A
 async def update(
     client: BaseClient[T], path: str, change: Callable[[T], T | Awaitable[T]], reading: Awaitable[tuple[T, Stat]]
 ) -> tuple[T, Stat]:
-    """Replace a node's value with the result of a function of it, and retry if the node has changed since."""
+    """Replace a node's value with the result of *change*. Retry if the node has changed since the value was read."""
     while True:
         try:
             value, stat = await reading

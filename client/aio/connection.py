@@ -1,6 +1,6 @@
-"""The connection of a :class:`~zoolet.client.wire.session.ClientSession` over asyncio: connect, and reconnect.
+"""The connection of a :class:`~zoolet.client.wire.session.ClientSession` over asyncio, with reconnects.
 
-The loop is :meth:`Connection._stay_connected`. :meth:`ClientSession.lost
+The reconnect loop is :meth:`Connection._stay_connected`. :meth:`ClientSession.lost
 <zoolet.client.wire.session.ClientSession.lost>` decides what happens to the calls of a lost connection.
 """
 
@@ -20,8 +20,8 @@ from ...protocol.errors import ZooKeeperError
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from ..wire.backoff import Backoff
-from ..wire.diagnosis import CLOSED, RESET, closed_early, silent
-from ..wire.hosts import Address, Hosts, ServerAddress, has_several, one_round
+from ..wire.diagnosis import CLOSED, RESET, early_close_reason, no_answer_reason
+from ..wire.hosts import Address, Hosts, ServerAddress, has_several_servers, order_servers
 from ..wire.operations import decode_nothing
 from ..wire.phases import ConnectionBroken, ConnectionPhase
 from ..wire.session import ClientSession
@@ -33,38 +33,40 @@ from .suspension import Suspensions
 
 _log = logging.getLogger("zoolet.client")
 
-PROBES: Final = Backoff(first=0.1, factor=2.0, longest=60.0, jitter=0.1, tries=None)
+PROBE_BACKOFF: Final = Backoff(first=0.1, factor=2.0, longest=60.0, jitter=0.1, tries=None)
 """Delays between searches for a server that accepts writes, while a read-only server serves the client."""
-STABLE_AFTER: Final = 1.0
+STABLE_SECONDS: Final = 1.0
 """A connection that lasted longer than this many seconds is replaced immediately when it breaks, without a delay."""
-MIN_ATTEMPT: Final = 0.2
+MIN_ATTEMPT_SECONDS: Final = 0.2
 """Minimum time in seconds for a server to accept a connection and to answer. It applies even if an earlier server
 granted a shorter session timeout, but not if the client itself requested a shorter one.
 """
 CLOSE_TIMEOUT: Final = 1.0
-"""Maximum time in seconds for tasks to stop."""
+"""Maximum time in seconds that closing a client waits for its tasks to stop."""
 ANSWER_TIMEOUT: Final = 0.8
-"""Maximum time in seconds for the server to close the session. So commands exit within a second, even if the server is
-silent.
+"""Maximum time in seconds for the server to close the session. Commands therefore exit within a second, even if the
+server is silent.
 """
 MIN_ANSWER_TIMEOUT: Final = 0.2
-"""Minimum of that time, in seconds, even if the server has long been silent; see :meth:`Connection.stop`."""
-PART_OF_SESSION: Final = (0.1, 0.4)
-"""Limit of a delay between rounds, chosen at random in this range, as a fraction of the time until LOST."""
-MIN_DELAY: Final = 0.05
-"""Minimum of this limit, in seconds."""
-SPREAD: Final = 0.2
-"""Maximum delay before the clients of a lost server move to others, as a part of the session timeout, up to 2 s.
-It is random, because thousands of clients may move together.
+"""Minimum wait in seconds for the reply to a close request, even if the server has been silent for longer. See
+:meth:`Connection.stop`."""
+DELAY_LIMIT_RANGE: Final = (0.1, 0.4)
+"""Range of a random fraction. A delay between rounds is limited to this fraction of the time until the client gives up
+the session."""
+MIN_DELAY_LIMIT_SECONDS: Final = 0.05
+"""Minimum of the limit that :data:`DELAY_LIMIT_RANGE` determines, in seconds."""
+MAX_MOVE_DELAY_FRACTION: Final = 0.2
+"""Maximum delay before the clients of a lost server move to others, as a fraction of the session timeout, up to 2 s.
+The delay is random, because thousands of clients may move together.
 """
 
 
 _Outcome = Enum("_Outcome", "FAILED SERVED ENDED")
-"""Outcomes of an attempt to connect: it failed, it was lost after it became ready, or the server ended a session."""
+"""Outcomes of an attempt to connect: it failed, its connection was lost when ready, or the server ended a session."""
 
 
 class ClientProtocol(asyncio.Protocol):
-    """One connection to a server."""
+    """The asyncio protocol of one connection to a server."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -74,12 +76,12 @@ class ClientProtocol(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the handshake."""
+        """Start the handshake on the new connection."""
         self.transport = transport  # type: ignore[assignment] # uvloop's transports are not subclasses
-        self._connection.connected_to(self)
+        self._connection.start_handshake(self)
 
     def data_received(self, data: bytes) -> None:
-        """Pass received bytes to the session."""
+        """Pass received bytes to the session, and send the frames that it produces."""
         connection = self._connection
         if self is not connection.protocol:
             return
@@ -107,7 +109,7 @@ class ClientProtocol(asyncio.Protocol):
             self.ended.set_result(None)
 
     def abort(self, reason: str) -> None:
-        """Close the connection immediately."""
+        """Close the connection immediately, and record the reason."""
         self.reason = reason
         if self.transport is not None:
             self.transport.abort()
@@ -116,7 +118,7 @@ class ClientProtocol(asyncio.Protocol):
 
 
 class Connection:
-    """Keeps a session connected.
+    """The connection of a session, which is reopened whenever it breaks.
 
     Args:
         hosts: The servers.
@@ -150,8 +152,8 @@ class Connection:
         self._task: asyncio.Task[None] | None = None
         self._probe: asyncio.Task[None] | None = None
         self._lookups = Lookups(hosts.addresses, loop)
-        self._last: ServerAddress | None = None  # the server of the latest attempt
-        self._preferred: ServerAddress | None = None
+        self._last_server: ServerAddress | None = None  # the server of the latest attempt
+        self._preferred_server: ServerAddress | None = None
         self._servers: list[ServerAddress] = []
         self._closed_by_server = False  # whether the server closed the latest connection
         self.round_failed: asyncio.Future[None] = loop.create_future()
@@ -167,7 +169,7 @@ class Connection:
     def schedule_flush(self) -> None:
         """Send pending data at the end of this iteration of the event loop. Calls of one iteration share one write."""
         if not self.flush_scheduled:
-            self.loop.call_soon(self.flush)  # first, because it may raise
+            self.loop.call_soon(self.flush)  # called before the flag is set, because call_soon() may raise
             self.flush_scheduled = True
 
     def now(self) -> float:
@@ -204,14 +206,14 @@ class Connection:
                     async with asyncio.timeout(max(limit - silence, MIN_ANSWER_TIMEOUT)):
                         await request
         finally:
-            self._end()
+            self._shut_down()
         waiting = [task for task in (self._task, self._probe) if task is not None]
         if waiting:
             await asyncio.wait(waiting, timeout=CLOSE_TIMEOUT)
         self._task = self._probe = None
 
     def _send_close(self) -> RequestCall[None] | None:
-        """Request the end of the session; return None if the connection is not ready."""
+        """Send a request to close the session. Return its call, or None if the connection is not ready."""
         if self.session.terminal_error is not None or self.session.phase is not ConnectionPhase.READY:
             return None
         request = RequestCall(self.loop, OpCode.CLOSE_SESSION, b"", decode_nothing, None, 0.0, False)
@@ -219,18 +221,18 @@ class Connection:
         self.write()
         return request
 
-    def end_soon(self) -> None:
+    def close_nowait(self) -> None:
         """Close the session and the connection without waiting for the server's answer."""
         transport = self.protocol.transport if self.protocol is not None else None
         if (request := self._send_close()) is not None and transport is not None:
             request.add_done_callback(ignore_result)
-            transport.close()  # after the request was sent
+            transport.close()  # the transport first sends the request
             assert self.protocol is not None
             self.protocol.transport = None
-        self._end()
+        self._shut_down()
 
-    def _end(self) -> None:
-        """Reject further calls, and close the connection."""
+    def _shut_down(self) -> None:
+        """Reject further calls, stop the tasks and the timer, and close the connection."""
         if not self._ended:
             self._ended = True
             self.session.close("the client was closed", self.session.fatal_error)
@@ -245,14 +247,14 @@ class Connection:
 
     # --- called by the protocol ---
 
-    def connected_to(self, protocol: ClientProtocol) -> None:
+    def start_handshake(self, protocol: ClientProtocol) -> None:
         """Start the handshake with a server."""
         self.protocol = protocol
         if self._advance(self.session.start, self.now()):
             self.write()
 
     def _advance(self, step: Callable[..., None], *args: Any) -> bool:
-        """Call a step of the session, and return whether the connection can still be used."""
+        """Call a step of the session, and return True. If it fails, close the connection and return False."""
         try:
             step(*args)
         except Exception as error:
@@ -273,7 +275,7 @@ class Connection:
             _log.error("session %s: closing the connection after an internal error", session, exc_info=error)
             self.abort(f"{type(error).__name__}: {error}")
 
-    # --- sending, and time ---
+    # --- sending, and the timer ---
 
     def flush(self) -> None:
         """Write the requests of this iteration of the event loop to the socket."""
@@ -301,7 +303,7 @@ class Connection:
         out = self.session.out
         if out and self.protocol is not None and self.protocol.transport is not None:
             try:
-                self.protocol.transport.write(b"".join(out))  # a single frame is not copied
+                self.protocol.transport.write(b"".join(out))  # join() does not copy a single frame
             except RuntimeError:  # uvloop has closed the transport; connection_lost() follows
                 _log.debug("the connection was closed before a write")
             del out[:]
@@ -311,7 +313,7 @@ class Connection:
         self._timer = self.loop.call_at(due - self.suspensions.total(), self._tick) if due is not None else None
 
     def probe_if_read_only(self) -> None:
-        """Start to look for a server that accepts writes if the current one does not."""
+        """If the current server is read-only, start to search for a server that accepts writes."""
         if self.session.phase is ConnectionPhase.READY and self.session.read_only_now and self._probe is None:
             self._probe = self.loop.create_task(self._find_writable_server(), name="zoolet-client-probe")
 
@@ -330,7 +332,7 @@ class Connection:
     # --- staying connected ---
 
     async def _run(self) -> None:
-        """Connect to one host after another, and reconnect, until the client is closed."""
+        """Stay connected until the client is closed. Warn if the event loop ends first."""
         try:
             await self._stay_connected()
         except asyncio.CancelledError:
@@ -346,8 +348,8 @@ class Connection:
         while True:
             outcome, began = _Outcome.FAILED, 0.0
             for server in await self._next_round():
-                self._last, began = server, self.now()
-                outcome = await self._supervised(server)
+                self._last_server, began = server, self.now()
+                outcome = await self._serve_safely(server)
                 if self.session.terminal_error is not None:
                     return
                 if outcome is not _Outcome.FAILED:
@@ -355,32 +357,34 @@ class Connection:
                 self.session.tried = True
                 self.reschedule()
             if outcome is _Outcome.ENDED:
-                self._preferred = self._last
-            elif outcome is _Outcome.SERVED and self.now() - began > STABLE_AFTER:
+                self._preferred_server = self._last_server
+            elif outcome is _Outcome.SERVED and self.now() - began > STABLE_SECONDS:
                 delays, retried = self._backoff.delays(self._rng), False
-                if self._closed_by_server and has_several(self._servers) and self._preferred is None:
-                    await asyncio.sleep(self._rng.uniform(0, min(2.0, self.session.timeout_ms / 1000 * SPREAD)))
+                if self._closed_by_server and has_several_servers(self._servers) and self._preferred_server is None:
+                    await asyncio.sleep(
+                        self._rng.uniform(0, min(2.0, self.session.timeout_ms / 1000 * MAX_MOVE_DELAY_FRACTION))
+                    )
             elif outcome is _Outcome.SERVED and not retried:
                 retried = True
             else:
                 if outcome is _Outcome.FAILED and not self.round_failed.done():
                     self.round_failed.set_result(None)
-                await asyncio.sleep(self._limited(next(delays, self._backoff.longest)))
+                await asyncio.sleep(self._limit_delay(next(delays, self._backoff.longest)))
 
-    def _limited(self, delay: float) -> float:
-        """Shorten a delay, to leave time for further rounds before the session is given up."""
+    def _limit_delay(self, delay: float) -> float:
+        """Return a delay, shortened to leave time for further rounds before the client gives up the session."""
         if not self.session.id:
             return delay
-        left = self.session.given_up_at() - self.now()
-        return min(delay, max(left * self._rng.uniform(*PART_OF_SESSION), MIN_DELAY))
+        left = self.session.give_up_time() - self.now()
+        return min(delay, max(left * self._rng.uniform(*DELAY_LIMIT_RANGE), MIN_DELAY_LIMIT_SECONDS))
 
     async def _next_round(self) -> list[ServerAddress]:
-        """Look up the names, and return the servers to try, in order."""
+        """Look up the host names, and return the servers of the next round in the order of the attempts."""
         self._servers = await self._lookups.refresh(self._seconds_for(1))
         for address, failure in self._lookups.failures.items():
-            self._failed(address, connection_failure(failure))
-        preferred, self._preferred = self._preferred, None
-        return one_round(self._servers, self._rng, self._last, preferred)
+            self._record_failure(address, connection_failure(failure))
+        preferred, self._preferred_server = self._preferred_server, None
+        return order_servers(self._servers, self._rng, self._last_server, preferred)
 
     def _seconds_for(self, servers: int) -> float:
         """Return the time limit of an attempt to connect to one of several servers.
@@ -388,20 +392,20 @@ class Connection:
         The servers of a round share two thirds of the session timeout. As with a server that falls silent, the last
         third is kept for reaching a different server in time.
         """
-        shortest = min(MIN_ATTEMPT, self.session.wanted_ms / 1500)
+        shortest = min(MIN_ATTEMPT_SECONDS, self.session.wanted_ms / 1500)
         return max(shortest, self.session.timeout_ms / 1500 / servers)
 
-    async def _supervised(self, server: ServerAddress) -> _Outcome:
+    async def _serve_safely(self, server: ServerAddress) -> _Outcome:
         """Connect to a server and stay connected. An unexpected error is logged, and the attempt counts as failed."""
         try:
             return await self._serve(server)
         except Exception as error:  # a bug in zoolet must not stop the client silently
             _log.exception("the connection to %s failed unexpectedly", server)
-            self._failed(server, f"{type(error).__name__}: {error}")
+            self._record_failure(server, f"{type(error).__name__}: {error}")
             return _Outcome.FAILED
 
     async def _serve(self, server: ServerAddress) -> _Outcome:
-        """Connect to one server and stay connected as long as possible."""
+        """Connect to a server, wait until the connection ends, and return the outcome."""
         session = self.session
         attempt = self._seconds_for(len(self._servers))
         had_session = session.has_session
@@ -409,14 +413,14 @@ class Connection:
             async with asyncio.timeout(attempt):
                 protocol = await dial(server, lambda: ClientProtocol(self), self._tls)
         except (OSError, TimeoutError, ssl.SSLError) as error:
-            self._failed(server, open_failure(error, attempt, self._tls is not None))
+            self._record_failure(server, open_failure(error, attempt, self._tls is not None))
             return _Outcome.FAILED
         ready = False
         try:
             # A server that does not answer in this time is treated like one that cannot be reached.
             await asyncio.wait([protocol.ended], timeout=attempt)
             if not protocol.ended.done() and session.phase is not ConnectionPhase.READY:
-                protocol.abort(silent(attempt, self._tls is not None))
+                protocol.abort(no_answer_reason(attempt, self._tls is not None))
             ready = session.phase is ConnectionPhase.READY
             await protocol.ended
         finally:
@@ -425,29 +429,29 @@ class Connection:
             self._closed_by_server = protocol.closed_by_server
             if session.phase is ConnectionPhase.HANDSHAKE and protocol.reason in (CLOSED, RESET):
                 refuses = not session.accepts_read_only
-                protocol.reason = closed_early(protocol.reason, self._tls is not None, refuses)
+                protocol.reason = early_close_reason(protocol.reason, self._tls is not None, refuses)
             protocol.abort(protocol.reason)
             session.lost(f"{server}: {protocol.reason}", self.now(), by_server=protocol.closed_by_server)
             self.reschedule()
-        self._failed(server, protocol.reason)
+        self._record_failure(server, protocol.reason)
         if ready:
             return _Outcome.SERVED
         return _Outcome.ENDED if session.answered and had_session and not session.has_session else _Outcome.FAILED
 
-    def _failed(self, server: ServerAddress | Address, reason: str) -> None:
+    def _record_failure(self, server: ServerAddress | Address, reason: str) -> None:
         self.session.last_reason = f"{server}: {reason}"
         _log.debug("connection to %s ended: %s", server, reason)
 
     async def _find_writable_server(self) -> None:
-        """While a read-only server serves the client, query the others, and move to the first that accepts writes."""
-        for delay in PROBES.delays(self._rng):
+        """Query all servers until one accepts writes, and move to it. Stop if the current server accepts writes."""
+        for delay in PROBE_BACKOFF.delays(self._rng):
             await asyncio.sleep(delay)
             if not self.session.read_only_now:
                 break
             self._servers = await self._lookups.refresh(self._seconds_for(1))
             for server in self._servers:
                 if await self._accepts_writes(server) and self.protocol is not None and self.session.read_only_now:
-                    self._preferred = server
+                    self._preferred_server = server
                     self.protocol.abort(f"{server} accepts writes")
                     self._probe = None
                     return

@@ -26,27 +26,27 @@ from ...protocol.errors import (
     ZooKeeperError,
 )
 from ...protocol.operations import OPERATIONS, OpCode
-from ..wire.backoff import REFUSED, Backoff
+from ..wire.backoff import REFUSAL_BACKOFF, Backoff
 from ..wire.hosts import Hosts
 from ..wire.operations import decode_nothing
-from ..wire.requests import PendingCall, drop, fail, fresh
+from ..wire.requests import PendingCall, copy_error, drop, fail
 from ..wire.session import ClientSession
 from ..wire.states import State, StateListener
 from . import fork
-from .call import Call, RequestCall, wrong_thread
+from .call import Call, RequestCall, wrong_thread_error
 from .connection import CLOSE_TIMEOUT, Connection
-from .hooks import EXPECTED, GuardedHook, RequestHook, RequestInfo
+from .hooks import EXPECTED_ERRORS, GuardedHook, RequestHook, RequestInfo
 
 T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
-DROP_DELAY: Final = 0.05
-"""Seconds between two checks whether the calls of a dropped client are done."""
-_CACHED_PATHS: Final = 4096
+DROP_CHECK_SECONDS: Final = 0.05
+"""Seconds between checks whether all calls of a dropped client have completed."""
+_MAX_CACHED_PATHS: Final = 4096
 """Maximum number of paths in the cache of checked and encoded paths. When it is full, it is cleared."""
 
 
-def _nothing() -> None:
-    """Placeholder for a function that is not set."""
+def _do_nothing() -> None:
+    """Do nothing. This is the default of ``ClientCore.on_drop``."""
 
 
 class Owner:
@@ -61,7 +61,7 @@ class Owner:
         self.core = core
 
     def __del__(self) -> None:
-        self.core.dropped(self)
+        self.core.close_dropped(self)
 
 
 class ClientCore:
@@ -70,7 +70,7 @@ class ClientCore:
     Args:
         hosts: The servers and the chroot.
         session_timeout: The session timeout to request, in seconds.
-        read_only: Accept a server in read-only mode.
+        read_only: Whether to accept a server in read-only mode.
         login: User and password for SASL DIGEST-MD5.
         auth: Initial credentials.
         tls: TLS context for the connections; None for connections without TLS.
@@ -125,10 +125,10 @@ class ClientCore:
         self._listeners: dict[weakref.ref[StateListener], None] = {}
         self.tasks: set[asyncio.Task[Any]] = set()
         self.postponed: dict[RequestCall[Any], asyncio.TimerHandle] = {}
-        self._unwatching: dict[str, asyncio.TimerHandle] = {}  # timers of repeated removals of watches, by path
+        self._removal_timers: dict[str, asyncio.TimerHandle] = {}  # timers of repeated removals of watches, by path
         self._forked = False
-        self.on_drop: Callable[[], object] = _nothing
-        """Function that is called in the loop after the end of a client that was dropped."""
+        self.on_drop: Callable[[], object] = _do_nothing
+        """Function that is called in the event loop after a dropped client has been closed."""
 
     def __repr__(self) -> str:
         servers = ",".join(map(str, self.hosts.addresses))
@@ -137,7 +137,7 @@ class ClientCore:
     # --- start and close ---
 
     def start(self) -> Connection:
-        """Start to connect, without waiting for the connection.
+        """Start connecting in the background, and return the connection.
 
         Raises:
             RuntimeError: The client was started before.
@@ -168,43 +168,43 @@ class ClientCore:
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)
 
-    def dropped(self, owner: Owner) -> None:
-        """End the client, and warn, because the program has dropped it without closing it. Any thread may call this."""
+    def close_dropped(self, owner: Owner) -> None:
+        """Close a client that the program dropped without closing it, and warn. Any thread may call this."""
         loop, connection = self.loop, self.connection
         was_closed = self.terminal_error is not None and self.session.fatal_error is None
         if loop is None or connection is None or was_closed or loop.is_closed():
             return
         is_open = self.terminal_error is None  # read first, because the loop may run in a different thread
-        with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
-            loop.call_soon_threadsafe(self._end_dropped, connection, loop)
+        with contextlib.suppress(RuntimeError):  # the loop may have been closed since
+            loop.call_soon_threadsafe(self._finish_dropped, connection, loop)
         if is_open:
             text = f"{self!r} was dropped without being closed, so it ends; use a block, aclose() or close()"
             warnings.warn(text, ResourceWarning, source=owner, stacklevel=1)
 
-    def _end_dropped(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+    def _finish_dropped(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
         if self.session.has_calls or self.postponed:  # a program may still await these calls
-            loop.call_later(DROP_DELAY, self._end_dropped, connection, loop)
+            loop.call_later(DROP_CHECK_SECONDS, self._finish_dropped, connection, loop)
             return
         for task in self.tasks:
             task.cancel()
-        connection.end_soon()
+        connection.close_nowait()
         fork.unregister(self)
         self.on_drop()
 
     def invalidate_after_fork(self) -> None:
         """Reject all calls, because this is a forked child and the connection belongs to its parent."""
         self._forked = True
-        self.session.terminal_error = RuntimeError(fork.FORKED)
+        self.session.terminal_error = RuntimeError(fork.FORKED_MESSAGE)
 
     # --- states ---
 
     @property
     def terminal_error(self) -> Exception | None:
-        """The error that all calls raise once the client cannot be used any more; None before."""
+        """The error that all calls raise because the client can no longer be used; None while it can."""
         return self.session.terminal_error
 
     def valid_for(self) -> float:
-        """Return the number of seconds that the session certainly survives; see the client's method."""
+        """Return the number of seconds that the session is guaranteed to survive. See the client's ``valid_for()``."""
         session = self.session
         if session.id == 0 or self.connection is None or session.terminal_error is not None:
             return 0.0
@@ -241,8 +241,9 @@ class ClientCore:
     # --- for recipes ---
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return an object that this client's recipes share under a key. The first recipe creates it, and it is freed
-        with the last.
+        """Return the object that this client's recipes share under *key*. Create it with *make* if it does not exist.
+
+        The object is freed with the last recipe that uses it.
         """
         value: T | None = self._shared.get(key)
         if value is None:
@@ -337,14 +338,15 @@ class ClientCore:
             return self._encoded_paths[path]
         except (KeyError, TypeError):
             encoded = put_str(self.add_chroot(path))
-        if len(self._encoded_paths) >= _CACHED_PATHS:
+        if len(self._encoded_paths) >= _MAX_CACHED_PATHS:
             self._encoded_paths.clear()
         self._encoded_paths[path] = encoded
         return encoded
 
     def sequential_path(self, path: str) -> str:
-        """Check the path of a sequential create and add the chroot. The path may end with a slash: the node's name is
-        then only the number.
+        """Check the path of a sequential create, and add the chroot.
+
+        The path may end with a slash. In that case, the node's name consists only of the number.
         """
         return self.add_chroot(path + "0")[:-1] if isinstance(path, str) else self.add_chroot(path)
 
@@ -393,22 +395,22 @@ class ClientCore:
         if not connection.flush_scheduled:
             connection.schedule_flush()
         if self._on_request is not None:
-            self._on_request.call(RequestInfo(OPERATIONS[op].name, path, EXPECTED if of_recipe else ()), call)
+            self._on_request.call(RequestInfo(OPERATIONS[op].name, path, EXPECTED_ERRORS if of_recipe else ()), call)
         return call
 
     def _postpone(self, call: PendingCall) -> None:
         """Send a call again later, because the server was too busy to try it."""
         assert isinstance(call, RequestCall)
         assert self.loop is not None
-        if self.terminal_error is not None:  # the call cannot be sent again
+        if self.terminal_error is not None:  # a client that is closing cannot send the call again
             fail(call, ClosedError(call.path, "the server was too busy, and the client is closing"))
             return
         if call.retry_delays is None:
-            call.retry_delays = REFUSED.delays(self.rng)
+            call.retry_delays = REFUSAL_BACKOFF.delays(self.rng)
         delay = next(call.retry_delays)
-        self.postponed[call] = self.loop.call_later(delay, self._submit_again, call, self.session.id)
+        self.postponed[call] = self.loop.call_later(delay, self._resubmit, call, self.session.id)
 
-    def _submit_again(self, call: RequestCall[Any], session_id: int) -> None:
+    def _resubmit(self, call: RequestCall[Any], session_id: int) -> None:
         connection, _ = self.connected_loop()
         del self.postponed[call]
         if call.done():
@@ -421,9 +423,9 @@ class ClientCore:
             connection.schedule_flush()
 
     def _fail_postponed(self, reason: str) -> None:
-        for timer in self._unwatching.values():  # the server removes watches when the session ends
+        for timer in self._removal_timers.values():  # the server removes watches when the session ends
             timer.cancel()
-        self._unwatching.clear()
+        self._removal_timers.clear()
         postponed, self.postponed = self.postponed, {}
         for call, timer in postponed.items():
             timer.cancel()
@@ -441,7 +443,7 @@ class ClientCore:
         """
         if self.connection is None or self.loop is None:
             if self.terminal_error is not None:
-                raise fresh(self.terminal_error)
+                raise copy_error(self.terminal_error)
             raise RuntimeError("this Client was not started; use it as 'async with Client(...) as zk:'")
         if asyncio._get_running_loop() is not self.loop:
             self.check_loop()
@@ -453,19 +455,28 @@ class ClientCore:
         return self.loop is not None and self.terminal_error is None
 
     def check_open(self) -> None:
-        """Raise the error of a client that was not started, is closed, or belongs to a different event loop."""
+        """Check that the client was started, is open, and belongs to the running event loop.
+
+        Raises:
+            RuntimeError: The client was not started, or belongs to a different event loop.
+            ZooKeeperError: The client is closed.
+        """
         self.connected_loop()
         if self.terminal_error is not None:
-            raise fresh(self.terminal_error)
+            raise copy_error(self.terminal_error)
 
     def check_loop(self) -> None:
-        """Raise RuntimeError in a thread or a running event loop other than the client's."""
+        """Check that the call does not come from outside the client's event loop.
+
+        Raises:
+            RuntimeError: The call comes from a different thread or event loop.
+        """
         running = asyncio._get_running_loop()
         if running is self.loop or self.loop is None or self._forked:
             return
         if self.loop.is_running():
-            raise wrong_thread(self)
-        if running is not None:  # outside of any event loop nothing can be awaited
+            raise wrong_thread_error(self)
+        if running is not None:  # without a running event loop, the result cannot be awaited, so no error is needed
             ended = ", which is closed" if self.loop.is_closed() else ""
             raise RuntimeError(
                 f"this Client belongs to a different event loop{ended}; create one in this loop (with pytest, a "
@@ -482,18 +493,18 @@ class ClientCore:
         return call
 
     def flush(self) -> None:
-        """Send submitted calls immediately, and not at the end of this iteration of the event loop."""
+        """Send submitted calls immediately, instead of at the end of this iteration of the event loop."""
         if self.connection is not None:
             self.connection.flush()
 
     def rewatch(self, path: str) -> None:
-        """Register the watches of a path (which includes the chroot) again."""
+        """Register the watches of a path again. The path includes the chroot."""
         self.session.rewatch(path)
         if self.connection is not None:
             self.connection.schedule_flush()
 
     def remove_watches(self, path: str, kind: WatcherType, delays: Iterator[float] | None = None) -> Call[None] | None:
-        """Have the server remove watches that the client does not need any more.
+        """Remove watches from the server that the client no longer needs.
 
         If the server is too busy, a new request is made later. The same request is not repeated, because it would also
         remove watches that were registered since.
@@ -513,7 +524,7 @@ class ClientCore:
             if self.removals.get(path) is call:
                 del self.removals[path]
             if not call.cancelled() and isinstance(call.exception(), ThrottledOpError):
-                self._remove_later(path, delays or REFUSED.delays(self.rng))
+                self._schedule_removal(path, delays or REFUSAL_BACKOFF.delays(self.rng))
 
         body, name = put_str(path) + pack_int(kind), self.strip_chroot(path)
         call = self.call(OpCode.REMOVE_WATCHES, body, decode_nothing, name, 0.0, of_recipe=True)
@@ -522,14 +533,14 @@ class ClientCore:
         call.add_done_callback(done)
         return call
 
-    def _remove_later(self, path: str, delays: Iterator[float]) -> None:
+    def _schedule_removal(self, path: str, delays: Iterator[float]) -> None:
         def remove() -> None:
-            del self._unwatching[path]
+            del self._removal_timers[path]
             if self.session.watches.is_needed(path):
                 self.session.watches.add_orphan(path)
             else:
                 self.remove_watches(path, WatcherType.ANY, delays)
 
         assert self.loop is not None
-        if path not in self._unwatching and self.terminal_error is None:
-            self._unwatching[path] = self.loop.call_later(next(delays), remove)
+        if path not in self._removal_timers and self.terminal_error is None:
+            self._removal_timers[path] = self.loop.call_later(next(delays), remove)

@@ -1,4 +1,4 @@
-"""Open connections to a host and port, or to a unix socket (without TLS), and describe why one failed."""
+"""Connections to a host and port, or to a unix socket (without TLS), and descriptions of their failures."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ...protocol.messages import lower_first
-from ..wire.diagnosis import CLOSED, RESET, closed_early
+from ..wire.diagnosis import CLOSED, RESET, early_close_reason
 from ..wire.hosts import ServerAddress
 
 if TYPE_CHECKING:
     import ssl
 
 P = TypeVar("P", bound=asyncio.Protocol)
-_CODE: Final = re.compile(r"\[Errno (\d+)\]")
+_ERRNO_PATTERN: Final = re.compile(r"\[Errno (\d+)\]")
 
 
 async def dial(server: ServerAddress, make: Callable[[], P], tls: ssl.SSLContext | None) -> P:
@@ -37,7 +37,11 @@ async def dial(server: ServerAddress, make: Callable[[], P], tls: ssl.SSLContext
 async def dial_streams(
     server: ServerAddress, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to a server and return the streams; raises as :func:`dial` does."""
+    """Connect to a server and return the streams.
+
+    Raises:
+        OSError: No server listens on the address, or the TLS handshake failed.
+    """
     if server.address.path:
         return await asyncio.open_unix_connection(server.address.path)
     name = server.tls_name if tls is not None else None
@@ -53,7 +57,7 @@ def connection_failure(error: Exception) -> str:
     if getattr(error, "library", None) is not None:  # an SSLError
         return f"the TLS handshake failed: {str(getattr(error, 'reason', error)).replace('_', ' ').lower()}"
     # asyncio replaces the text of the operating system by the addresses, and may combine several errors.
-    texts = dict.fromkeys(os.strerror(int(code)).lower() for code in _CODE.findall(str(error)))
+    texts = dict.fromkeys(os.strerror(int(code)).lower() for code in _ERRNO_PATTERN.findall(str(error)))
     return ", ".join(texts) or lower_first(str(getattr(error, "strerror", None) or error)) or type(error).__name__
 
 
@@ -62,4 +66,4 @@ def open_failure(error: Exception, seconds: float, tls: bool) -> str:
     if isinstance(error, TimeoutError) and not error.errno:
         return f"no connection within {seconds:.3f} s"
     reason = connection_failure(error)
-    return closed_early(reason, tls) if reason in (CLOSED, RESET) else reason
+    return early_close_reason(reason, tls) if reason in (CLOSED, RESET) else reason

@@ -19,7 +19,7 @@ from ...protocol.errors import (
 from .call import Call
 
 _log = logging.getLogger("zoolet.client")
-LOG_EVERY: Final = 60.0
+LOG_INTERVAL: Final = 60.0
 """Minimum time in seconds between two logged errors of a hook."""
 
 
@@ -39,48 +39,56 @@ class RequestInfo:
     expected: tuple[type[Exception], ...] = ()
 
 
-EXPECTED: Final = (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError, NoWatcherError, ThrottledOpError)
+EXPECTED_ERRORS: Final = (
+    BadVersionError,
+    NoNodeError,
+    NodeExistsError,
+    NotEmptyError,
+    NoWatcherError,
+    ThrottledOpError,
+)
 """Errors that recipes handle as part of their normal work."""
 
 
-RequestEnded = Callable[[BaseException | None], None]
-"""Called once when a request completes: with None, with its error, or with a CancelledError."""
-RequestHook = Callable[[RequestInfo], RequestEnded | None]
-"""Called for each request of a client and its recipes, in the context of its caller, but not for pings, credentials and
-watches that are registered again. It may return a function, which is called when the request completes. A hook runs in
-the client's event loop, so it must not block or make requests. Errors that it raises are logged, at most once
-per minute, and otherwise ignored.
+CompletionHook = Callable[[BaseException | None], None]
+"""Function that is called once when a request completes: with None, with its error, or with a CancelledError."""
+RequestHook = Callable[[RequestInfo], CompletionHook | None]
+"""Function that is called for each request of a client and its recipes, in the context of the caller.
+
+It is not called for pings, credentials and watches that are registered again. It may return a function, which is called
+when the request completes. A hook runs in the client's event loop, so it must not block or make requests. Its errors
+are logged, at most once per minute, and otherwise ignored.
 """
 
 
 class GuardedHook:
-    """Calls a hook for each submitted request, and when the request completes, the function that the hook returned.
+    """A hook whose errors are logged and otherwise ignored.
 
-    Errors of a hook are logged, at most one in :data:`LOG_EVERY` seconds, and otherwise ignored.
+    At most one error is logged in :data:`LOG_INTERVAL` seconds.
     """
 
     def __init__(self, hook: RequestHook) -> None:
         self._hook = hook
         self._next_log = 0.0  # on the loop's clock
-        self._unlogged = 0
+        self._unlogged_errors = 0
 
     def call(self, request: RequestInfo, call: Call[Any]) -> None:
-        """Call the hook for a request and its call."""
-        ended = self._guarded(call, self._hook, request)
+        """Call the hook for a request and, when its call completes, the function that the hook returned."""
+        ended = self._call_guarded(call, self._hook, request)
         if ended is not None:
-            call.add_done_callback(partial(self._end, ended, call))
+            call.add_done_callback(partial(self._call_completion, ended, call))
 
-    def _end(self, ended: RequestEnded, call: Call[Any], _: object) -> None:
-        self._guarded(call, ended, call.error())
+    def _call_completion(self, ended: CompletionHook, call: Call[Any], _: object) -> None:
+        self._call_guarded(call, ended, call.error())
 
-    def _guarded(self, call: Call[Any], function: Callable[..., Any], argument: object) -> Any:
+    def _call_guarded(self, call: Call[Any], function: Callable[..., Any], argument: object) -> Any:
         try:
             return function(argument)
         except Exception:
             now = call.get_loop().time()
             if now >= self._next_log:
-                more = f"; {self._unlogged} earlier errors were not logged" if self._unlogged else ""
+                more = f"; {self._unlogged_errors} earlier errors were not logged" if self._unlogged_errors else ""
                 _log.exception("the hook on_request %r failed%s", self._hook, more)
-                self._next_log, self._unlogged = now + LOG_EVERY, -1
-            self._unlogged += 1
+                self._next_log, self._unlogged_errors = now + LOG_INTERVAL, -1
+            self._unlogged_errors += 1
             return None

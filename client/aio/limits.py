@@ -1,4 +1,4 @@
-"""Time limits for blocks, with errors that name what did not happen."""
+"""Time limits for blocks, with errors that name the missing event."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _OutageTimer:
-    """Interrupts a block when the client has been disconnected for a given time.
+    """A timer that interrupts a block when the client has been disconnected for a given time.
 
     Args:
         block: The timeout of the block.
@@ -28,8 +28,8 @@ class _OutageTimer:
         self._seconds = seconds
 
     def on_state(self, state: State) -> None:
-        """Handle a change of the client's state."""
-        with contextlib.suppress(RuntimeError):  # the block is over, or is just ending
+        """Stop the timer when the client is connected. Start it when the client is disconnected."""
+        with contextlib.suppress(RuntimeError):  # the block may be over, or about to end
             if state in (State.CONNECTED, State.READ_ONLY):
                 self._block.reschedule(None)
             elif self._block.when() is None:
@@ -74,32 +74,32 @@ class Limit(NamedTuple):
 
     Args:
         no_waiting: Whether the limit is 0: the block must not wait for other clients.
-        what: Function that returns the start of the error message, such as "/pool had no free lease".
+        missing: Function that returns the start of the error message, such as "/pool had no free lease".
     """
 
     no_waiting: bool
-    what: Callable[[], str]
+    missing: Callable[[], str]
 
-    def before_waiting(self) -> None:
+    def check_may_wait(self) -> None:
         """Check that the block may wait for other clients. Call this before each such wait.
 
         Raises:
             TimeoutError: The limit is 0.
         """
         if self.no_waiting:
-            raise TimeoutError(f"{self.what()} immediately")
+            raise TimeoutError(f"{self.missing()} immediately")
 
 
 @contextlib.asynccontextmanager
 async def timeout_with_message(
-    seconds: float | None, what: Callable[[], str], facts: Callable[[], str] = lambda: ""
+    seconds: float | None, missing: Callable[[], str], facts: Callable[[], str] = lambda: ""
 ) -> AsyncIterator[Limit]:
     """Limit the time of a block, with an error message that describes the missing event.
 
     Args:
         seconds: Time limit in seconds; None for no limit. With 0 the block waits for answers of the server but not for
             other clients.
-        what: Function that returns the start of the error message, such as "/pool had no free lease".
+        missing: Function that returns the start of the error message, such as "/pool had no free lease".
         facts: Function that returns known reasons, which are appended to the error message.
 
     Raises:
@@ -110,7 +110,7 @@ async def timeout_with_message(
     limit = asyncio.timeout(None if no_waiting else seconds)
     try:
         async with limit:
-            yield Limit(no_waiting, what)
+            yield Limit(no_waiting, missing)
     except TimeoutError:
         if not limit.expired():
             raise
@@ -118,4 +118,4 @@ async def timeout_with_message(
         return
     finally:
         del limit  # it refers to the task, which may refer to the error
-    raise TimeoutError(f"{what()} within {seconds:g} s{facts()}") from None
+    raise TimeoutError(f"{missing()} within {seconds:g} s{facts()}") from None

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Generator
 from typing import Any
 
-from .call import wrong_thread
+from .call import wrong_thread_error
 
 
 class OneShotEvent:
-    """An event that happens once. ``await`` returns its reason; ``is_set()``, or its truth value, is its state.
+    """An event that happens once. ``await`` returns its reason. The truth value shows whether it has happened.
 
     Args:
         loop: The only event loop that may await the event; None for any loop.
@@ -22,7 +22,7 @@ class OneShotEvent:
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = loop
         self._happened = False
-        self._noticed = False  # whether the program has seen that it happened
+        self._noticed = False  # whether the program has learned of the event
         self._event: asyncio.Event | None = None  # created by the first wait, because most events are never awaited
         self.reason = ""
 
@@ -53,7 +53,7 @@ class OneShotEvent:
         """
         if not self._happened:
             if self._loop is not None and self._loop is not asyncio._get_running_loop():
-                raise wrong_thread(self)
+                raise wrong_thread_error(self)
             self._event = self._event or asyncio.Event()
             await self._event.wait()
         self._noticed = True

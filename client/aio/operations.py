@@ -17,7 +17,7 @@ from ...protocol.operations import OpCode
 from ..serializers import Serializer, V
 from ..wire import arguments, operations
 from ..wire.backoff import Backoff
-from ..wire.operations import NO_WATCH, PLAIN, NewNode
+from ..wire.operations import NO_WATCH, PLAIN_NODE, NewNode
 from ..wire.transaction import Transaction
 from ..wire.watches import WatchKind
 from . import compound, reliable
@@ -176,7 +176,7 @@ class BaseClient(View[V]):
         node = NewNode.of(ephemeral, sequential, container, ttl)
         decode = operations.decode_path(self._core.strip_chroot)
         if not (parents or protected):
-            return self._call(*self._creation(node, path, value, acl, sequential), decode, path)
+            return self._call(*self._create_request(node, path, value, acl, sequential), decode, path)
         client = self._for_recipe()
         new_path, parent, protection_id = path, "", ""
         if protected:
@@ -184,7 +184,7 @@ class BaseClient(View[V]):
             check(path)  # after a protection id, even "." would be a valid name
             parent, protection_id = paths.parent(path), f"_c_{self._core.new_uuid()}-"
             new_path = paths.join(parent, protection_id + paths.name(path))
-        create = partial(client._call, *self._creation(node, new_path, value, acl, sequential), decode, new_path)
+        create = partial(client._call, *self._create_request(node, new_path, value, acl, sequential), decode, new_path)
         first = create()
         pending = [first]  # the first attempt has already started
 
@@ -200,10 +200,10 @@ class BaseClient(View[V]):
                 create_parent=client.ensure_path if parents else None,
                 ephemeral=ephemeral,
             )
-            return self._compound(steps, first, partial(reliable.delete_in_background, client))
-        return self._compound(compound.create_with_parents(client, path, attempt), first)
+            return self._compound_call(steps, first, partial(reliable.delete_in_background, client))
+        return self._compound_call(compound.create_with_parents(client, path, attempt), first)
 
-    def _creation(
+    def _create_request(
         self,
         node: NewNode,
         path: str,
@@ -212,7 +212,7 @@ class BaseClient(View[V]):
         sequential: bool = False,
         with_stat: bool = False,
     ) -> tuple[OpCode, bytes]:
-        """Return the op code and the body of the request that creates a node."""
+        """Check the arguments, and return the op code and the body of the request that creates a node."""
         below_chroot = self._core.sequential_path(path) if sequential else self._core.add_chroot(path)
         checked = self._acl if acl is None else arguments.checked_acl(acl)
         op, request = node.request(below_chroot, self._data(value, path), checked, with_stat=with_stat)
@@ -232,7 +232,7 @@ class BaseClient(View[V]):
         """Create a node like :meth:`create`, and return its path and Stat (ZooKeeper 3.5 and newer)."""
         node = NewNode.of(ephemeral, sequential, container, ttl)
         decode = operations.decode_path_and_stat(self._core.strip_chroot)
-        return self._call(*self._creation(node, path, value, acl, sequential, with_stat=True), decode, path)
+        return self._call(*self._create_request(node, path, value, acl, sequential, with_stat=True), decode, path)
 
     def ensure_path(self, path: str, acl: Iterable[ACL] | None = None) -> Call[None]:
         """Create a node and its parents, unless they exist.
@@ -248,14 +248,14 @@ class BaseClient(View[V]):
         client = self._for_recipe()
 
         def create(path: str) -> Call[None]:
-            return client._call(*self._creation(PLAIN, path, b"", acl), operations.decode_nothing, path)
+            return client._call(*self._create_request(PLAIN_NODE, path, b"", acl), operations.decode_nothing, path)
 
         def create_chroot(path: str) -> Call[None]:  # the path on the server
-            op, request = PLAIN.request(path, b"", self._acl)
+            op, request = PLAIN_NODE.request(path, b"", self._acl)
             return client._call(op, request.encode(), operations.decode_nothing, path)
 
         first = create(path) if path != "/" or self._core.chroot else None
-        return self._compound(compound.ensure_path(client, path, create, create_chroot, first), first)
+        return self._compound_call(compound.ensure_path(client, path, create, create_chroot, first), first)
 
     def set(self, path: str, value: V | Literal[b""], version: int = -1) -> Call[Stat]:
         """Replace a node's value.
@@ -282,8 +282,8 @@ class BaseClient(View[V]):
         Args:
             path: The path of the node.
             version: The version that the node must have; -1 for any.
-            recursive: Delete all descendants first, including nodes that other clients create in the meantime. This is
-                not atomic.
+            recursive: Delete all descendants first, including nodes that other clients create during the deletion. This
+                is not atomic.
 
         Raises:
             NoNodeError: The node does not exist.
@@ -295,11 +295,11 @@ class BaseClient(View[V]):
             arguments.checked_flag("recursive", recursive)
             client = self._for_recipe()
             listed = client.children(path)
-            return self._compound(compound.delete_all(client, path, version, listed), listed)
+            return self._compound_call(compound.delete_subtree(client, path, version, listed), listed)
         return self._call(OpCode.DELETE, self._core.encoded_path(path) + version_bytes, operations.decode_nothing, path)
 
     def _delete_own(self, path: str) -> Call[None]:
-        """Delete a node whose path came from the server. The path is valid, and used too rarely to be cached."""
+        """Delete a node whose path came from the server. The path is neither checked (it is valid) nor cached."""
         body = put_str(self._core.chroot + path) + operations.ANY_VERSION
         return self._call(OpCode.DELETE, body, operations.decode_nothing, path)
 
@@ -343,7 +343,7 @@ class BaseClient(View[V]):
         return Transaction(commit, add_chroot, core.strip_chroot, self._data, self._acl, guards, guard_failed)
 
     def update(self, path: str, change: Callable[[V], V | Awaitable[V]]) -> Call[tuple[V, Stat]]:
-        """Replace a node's value with the result of a function of it, and retry if the node has changed since.
+        """Replace a node's value with the result of *change*. Retry if the node has changed since the value was read.
 
         Args:
             path: The path of the node.
@@ -360,11 +360,11 @@ class BaseClient(View[V]):
         arguments.checked_function("change", change)
         client = self._for_recipe()
         reading = client.get(path)
-        return self._compound(compound.update(client, path, change, reading), reading)
+        return self._compound_call(compound.update(client, path, change, reading), reading)
 
     async def retry(self, do: Callable[[], Awaitable[T]], backoff: Backoff | None = None) -> T:
-        """Repeat a call while the connection is lost or the server is too busy. Use this only for calls that may be
-        applied twice.
+        """Repeat a call while the connection is lost or the server is too busy. Use this only for calls that may
+        be applied twice.
 
         Args:
             do: Function that makes the call. It is called for each attempt.
@@ -430,8 +430,8 @@ class BaseClient(View[V]):
 
         Args:
             path: The node, which need not exist.
-            recursive: Also receive the events of all nodes below it. NODE_CHILDREN_CHANGED is not sent then, because
-                each child has its own events.
+            recursive: Also receive the events of all nodes below it. In that case, NODE_CHILDREN_CHANGED is not
+                sent, because each child has its own events.
             limit: Maximum number of waiting events. One more event drops them all and raises WatchOverflowError once.
         """
         return self._watcher(WatchKind.RECURSIVE if recursive else WatchKind.PERSISTENT, path, limit)
@@ -474,7 +474,7 @@ class BaseClient(View[V]):
         return call
 
     def remove_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> Call[None]:
-        """Remove watches of this client on a node from the server; their watchers are not notified.
+        """Remove watches of this client on a node from the server. Their watchers are not notified.
 
         Raises:
             NoWatcherError: The client has no such watch.

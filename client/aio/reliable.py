@@ -31,7 +31,7 @@ from ...protocol.errors import (
     UnimplementedError,
     ZooKeeperError,
 )
-from ..wire.backoff import REFUSED
+from ..wire.backoff import REFUSAL_BACKOFF
 
 if TYPE_CHECKING:
     from .operations import BaseClient
@@ -46,38 +46,43 @@ larger than it accepts. Each attempt breaks the connection of all other calls.
 """
 
 
-class Refusals:
-    """Counts the attempts of a large request that the server has answered by closing the connection."""
+class RefusalCounter:
+    """A counter of the attempts of a large request that the server answered by closing the connection."""
 
     def __init__(self) -> None:
         self._left = MAX_REFUSALS
 
     def check(self, error: Exception) -> None:
-        """Count an attempt that failed with *error*, and raise *error* if no further attempt makes sense."""
+        """Count an attempt if the server refused it. Raise *error* if there were too many refusals.
+
+        Raises:
+            Exception: The request was refused :data:`MAX_REFUSALS` times. This is *error*.
+        """
         if isinstance(error, ConnectionLossError) and error.refusals:
             self._left -= error.refusals
             if self._left <= 0:
-                error.refusals = MAX_REFUSALS  # the callers do not repeat it either
+                error.refusals = MAX_REFUSALS  # callers of the caller must not repeat the request either
                 raise error
 
 
-# --- one request, even if replies are lost ---
+# --- repeated requests ---
 
 
 async def repeat(
     do: Callable[[], Awaitable[T]],
     *,
     done: tuple[type[Exception], ...] = (),
-    while_expired: bool = True,
-    counted: bool = True,
+    across_sessions: bool = True,
+    limits_refusals: bool = True,
 ) -> T | None:
     """Repeat a request until the server answers. Use this only for requests that may be applied twice.
 
     Args:
         do: Function that makes the request. It is called for each attempt.
-        done: Error classes that mean that nothing is left to do; the result is then None.
-        while_expired: Continue in the next session when the session ends.
-        counted: Whether to give up after :data:`MAX_REFUSALS` refusals; False if *do* makes many different requests.
+        done: Error classes that count as success. After such an error, the result is None.
+        across_sessions: Whether to continue in the next session when the session ends.
+        limits_refusals: Whether to give up after :data:`MAX_REFUSALS` refusals. Pass False if *do* makes many
+            different requests.
 
     Returns:
         The result of the request.
@@ -85,18 +90,18 @@ async def repeat(
     Raises:
         ClosedError: The client was closed.
         ConnectionLossError: The server closed the connection at each attempt.
-        SessionExpiredError: The session ended, if *while_expired* is False.
+        SessionExpiredError: The session ended, if *across_sessions* is False.
     """
-    refusals = Refusals()
+    refusals = RefusalCounter()
     while True:
         try:
             return await do()
         except done:
             return None
         except (ConnectionLossError, SessionExpiredError) as error:
-            if isinstance(error, SessionExpiredError) and not while_expired:
+            if isinstance(error, SessionExpiredError) and not across_sessions:
                 raise
-            if counted or getattr(error, "refusals", 0) >= MAX_REFUSALS:
+            if limits_refusals or getattr(error, "refusals", 0) >= MAX_REFUSALS:
                 refusals.check(error)
             await asyncio.sleep(RETRY_DELAY)
 
@@ -107,19 +112,19 @@ async def repeat_despite_errors(
     *,
     done: tuple[type[Exception], ...] = (),
     fatal: tuple[type[ZooKeeperError], ...] = (),
-    while_expired: bool = False,
+    across_sessions: bool = False,
 ) -> T | None:
     """Repeat requests that may be applied twice until they succeed, even if the server answers with errors.
 
-    After a lost connection the pauses are short. After an error reply they are the delays of :data:`REFUSED`, and the
-    first such error is logged.
+    The pauses are short after a lost connection. After an error reply, they are the delays of
+    :data:`REFUSAL_BACKOFF`, and the first such error is logged.
 
     Args:
         client: The client that makes the requests.
         do: Function that makes the requests. It is called for each attempt.
-        done: Error classes that mean that nothing is left to do; the result is then None.
+        done: Error classes that count as success. After such an error, the result is None.
         fatal: Error classes that are raised, because repeating would not help.
-        while_expired: Continue in the next session when the session ends.
+        across_sessions: Whether to continue in the next session when the session ends.
 
     Returns:
         The result of the requests.
@@ -127,14 +132,14 @@ async def repeat_despite_errors(
     Raises:
         ClosedError: The client was closed.
         AuthFailedError: The server rejected the client's credentials.
-        SessionExpiredError: The session ended, and *while_expired* is False.
+        SessionExpiredError: The session ended, and *across_sessions* is False.
         ZooKeeperError: An error of a class in *fatal*.
     """
     delays = None
     ends: tuple[type[ZooKeeperError], ...] = (ClosedError, AuthFailedError, SessionExpiredError, *fatal)
     while True:
         try:
-            return await repeat(do, done=done, while_expired=while_expired)
+            return await repeat(do, done=done, across_sessions=across_sessions)
         except ends:
             raise
         except ZooKeeperError as error:
@@ -146,7 +151,7 @@ async def repeat_despite_errors(
 def delays_after_refusal(client: BaseClient[Any], error: ZooKeeperError) -> Iterator[float]:
     """Log the first error reply to a repeated request, and return the pauses before further attempts."""
     _log.warning("the server refused a request of %r, which will be repeated: %s", client, error)
-    return REFUSED.delays(client._core.rng)
+    return REFUSAL_BACKOFF.delays(client._core.rng)
 
 
 async def delete_guaranteed(client: BaseClient[Any], path: str) -> None:
@@ -154,13 +159,13 @@ async def delete_guaranteed(client: BaseClient[Any], path: str) -> None:
 
     Source: Curator's guaranteed delete.
     """
-    await until_gone(client, lambda: client.delete(path))
+    await delete_until_gone(client, lambda: client.delete(path))
 
 
-async def until_gone(client: BaseClient[Any], delete: Callable[[], Awaitable[object]]) -> None:
+async def delete_until_gone(client: BaseClient[Any], delete: Callable[[], Awaitable[object]]) -> None:
     """Repeat a deletion until the node is gone or the client is closed, even if the server answers with errors."""
     with contextlib.suppress(ClosedError, AuthFailedError):
-        await repeat_despite_errors(client, delete, done=(NoNodeError,), while_expired=True)
+        await repeat_despite_errors(client, delete, done=(NoNodeError,), across_sessions=True)
 
 
 def delete_in_background(client: BaseClient[Any], path: str) -> None:
@@ -170,7 +175,10 @@ def delete_in_background(client: BaseClient[Any], path: str) -> None:
 
 
 async def find_protected(client: BaseClient[Any], parent: str, protection_id: str) -> str | None:
-    """Find a node by the protection id in its name, after a sync, which makes earlier creations visible."""
+    """Return the path of the node with a protection id in its name, or None.
+
+    A sync first makes earlier creations visible.
+    """
     synced = asyncio.ensure_future(client.sync(parent))
     listed = asyncio.ensure_future(client.children(parent))
     try:
@@ -191,7 +199,7 @@ async def delete_protected(client: BaseClient[Any], parent: str, protection_id: 
         while (path := await find_protected(client, parent, protection_id)) is not None:
             await client.delete(path)
 
-    await until_gone(client, delete)
+    await delete_until_gone(client, delete)
 
 
 async def create_protected(
@@ -230,7 +238,7 @@ async def create_protected(
     session_id = session.id
     sent = False
     lost: ConnectionLossError | None = None  # the error of the last attempt whose reply was lost
-    refusals: Refusals | None = None  # made late, because most creates succeed
+    refusals: RefusalCounter | None = None  # created only when needed, because most creates succeed
     try:
         while True:
             try:
@@ -245,7 +253,7 @@ async def create_protected(
                 if isinstance(error, ConnectionLossError) and not error.maybe_applied:
                     sent = False
                     raise
-                refusals = refusals or Refusals()
+                refusals = refusals or RefusalCounter()
                 refusals.check(error)
                 lost = error if isinstance(error, ConnectionLossError) else lost
                 try:

@@ -19,7 +19,7 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 
-async def answers(calls: Iterable[Awaitable[T]], *expected: type[ZooKeeperError]) -> list[T | ZooKeeperError]:
+async def gather_answers(calls: Iterable[Awaitable[T]], *expected: type[ZooKeeperError]) -> list[T | ZooKeeperError]:
     """Wait for the answers to requests. Expected errors are returned in place of an answer.
 
     Raises:
@@ -33,28 +33,28 @@ async def answers(calls: Iterable[Awaitable[T]], *expected: type[ZooKeeperError]
 
 
 async def request_each(
-    request: Callable[[P], Awaitable[T]], about: Iterable[P], *expected: type[ZooKeeperError]
+    request: Callable[[P], Awaitable[T]], arguments: Iterable[P], *expected: type[ZooKeeperError]
 ) -> list[T | ZooKeeperError]:
     """Make the same request for each of many arguments, and return the answers in the same order.
 
     Args:
         request: Function that makes one request.
-        about: The arguments.
+        arguments: Arguments of the requests, such as paths.
         expected: Error classes that are returned in place of an answer.
 
     Raises:
         BaseException: A request failed with any other error. Requests of the same batch have completed; later requests
             are not made.
     """
-    things = list(about)
+    pending = list(arguments)
     received: list[T | ZooKeeperError] = []
-    for start in range(0, len(things), MAX_IN_FLIGHT):
-        received += await answers(map(request, things[start : start + MAX_IN_FLIGHT]), *expected)
+    for start in range(0, len(pending), MAX_IN_FLIGHT):
+        received += await gather_answers(map(request, pending[start : start + MAX_IN_FLIGHT]), *expected)
     return received
 
 
-async def names_below(client: BaseClient[Any], parents: list[str]) -> list[list[str] | ZooKeeperError]:
-    """Return the names of the children of each node, or the error if they cannot be listed.
+async def child_names(client: BaseClient[Any], parents: list[str]) -> list[list[str] | ZooKeeperError]:
+    """Return the names of the children of each node, or the error for a node that cannot be listed.
 
     Raises:
         MarshallingError: The server returned an invalid child name. Such a server could cause an endless walk.
@@ -67,7 +67,7 @@ async def names_below(client: BaseClient[Any], parents: list[str]) -> list[list[
     return lists
 
 
-async def subtree(
+async def walk_subtree(
     client: BaseClient[Any], root: str, is_leaf: Callable[[str], bool] = lambda name: False
 ) -> AsyncIterator[tuple[str, list[str]]]:
     """Yield the nodes from a root down with the names of their children, parents first.
@@ -82,7 +82,7 @@ async def subtree(
     pending = [root]
     while pending:
         parents, pending[-MAX_IN_FLIGHT:] = pending[-MAX_IN_FLIGHT:], []
-        for parent, names in zip(parents, await names_below(client, parents), strict=True):
+        for parent, names in zip(parents, await child_names(client, parents), strict=True):
             if isinstance(names, list):
                 pending += [paths.join(parent, name) for name in names if not is_leaf(name)]
                 yield parent, names

@@ -13,24 +13,24 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final
 
 from ...protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
-from ..wire.requests import fresh
+from ..wire.requests import copy_error
 from ..wire.states import State, WatchOverflowError
 from .call import callers, ignore_result
 from .limits import limited_outage
 from .operations import BaseClient
-from .reliable import RETRY_DELAY, Refusals, delays_after_refusal
+from .reliable import RETRY_DELAY, RefusalCounter, delays_after_refusal
 from .watcher import Watcher
 
 _log = logging.getLogger("zoolet.client")
-_CLOSED: Final = "the client is closed"
-_OTHER_TASK: Final = (
+_CLOSED_MESSAGE: Final = "the client is closed"
+_OTHER_TASK_MESSAGE: Final = (
     "the task that entered it is done; enter and run a block in the same task (to limit the wait, use timeout= "
     "or asyncio.timeout(), not wait_for())"
 )
 
 
 class Follower:
-    """Follows changes in the background: repeats a step, which watches and reads, until it is stopped.
+    """A background task that follows changes. It repeats a step, which watches and reads, until it is stopped.
 
     A step that fails with a ZooKeeperError is repeated, unless it is the first step and failed while the client was
     connected. If the server refuses the request, the pauses grow, and the error is logged once until a step completes
@@ -47,12 +47,12 @@ class Follower:
         self._step = step
         self._ready = asyncio.Event()
         self._changed = asyncio.Event()
-        self._count = 0
+        self._change_count = 0
         self._error: Exception | None = None
         self._on_failure: Callable[[Exception], None] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
-        self._refusals = Refusals()
+        self._refusals = RefusalCounter()
         self._delays: Iterator[float] | None = None  # delays after a refused step; None once a step completes
 
     @property
@@ -63,16 +63,16 @@ class Follower:
     def raise_if_failed(self) -> None:
         """Raise the error that stopped the follower."""
         if self._error is not None:
-            raise fresh(self._error)
+            raise copy_error(self._error)
 
     def mark_ready(self) -> None:
         """Record that the followed data is complete."""
         self._ready.set()
-        self._delays, self._refusals = None, Refusals()
+        self._delays, self._refusals = None, RefusalCounter()
 
     def mark_changed(self) -> None:
         """Wake the iterators of :meth:`changes`, because there is a change."""
-        self._count += 1
+        self._change_count += 1
         self._wake()
 
     def _wake(self) -> None:
@@ -89,8 +89,8 @@ class Follower:
         seen = -1
         while True:
             self.raise_if_failed()
-            if seen != self._count:
-                seen = self._count
+            if seen != self._change_count:
+                seen = self._change_count
                 yield
                 continue
             if self._stopped:
@@ -98,7 +98,7 @@ class Follower:
             await self._changed.wait()
 
     async def start(self, on_failure: Callable[[Exception], None] | None = None) -> None:
-        """Start, and wait until the followed data is complete.
+        """Start the follower, and wait until the followed data is complete.
 
         Args:
             on_failure: Function that is called with an error that stops the follower later.
@@ -110,16 +110,16 @@ class Follower:
         """
         self._client._core.check_open()
         self._ready.clear()
-        self._delays, self._refusals = None, Refusals()
+        self._delays, self._refusals = None, RefusalCounter()
         self._error, self._on_failure, self._stopped = None, on_failure, False
         self._task = task = self._client._core.spawn(self._run(), on_failure=self._fail)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_ended)
         ready = asyncio.ensure_future(self._ready.wait())
         try:
             async with limited_outage(self._client, self._client._operation_timeout):
                 await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
             if not self._ready.is_set():
-                raise self._error or ClosedError(detail=_CLOSED)
+                raise self._error or ClosedError(detail=_CLOSED_MESSAGE)
         except BaseException:  # even after a cancellation, nothing may keep running in the background
             self._stopped = True
             task.cancel()
@@ -128,7 +128,7 @@ class Follower:
             ready.cancel()
 
     async def stop(self) -> None:
-        """Stop the follower."""
+        """Stop the follower, and wait for the end of its task."""
         self._stopped = True
         self._wake()
         if self._task is not None and not self._task.done():
@@ -140,12 +140,12 @@ class Follower:
         if self._on_failure is not None and self._ready.is_set():
             self._on_failure(error)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_ended(self, task: asyncio.Task[Any]) -> None:
         """Wake the iterators of :meth:`changes`, because there will be no more changes."""
         if task is not self._task:
             return
         if self._error is None and not self._stopped:
-            self._error = self._client.terminal_error or ClosedError(detail=_CLOSED)
+            self._error = self._client.terminal_error or ClosedError(detail=_CLOSED_MESSAGE)
         self._wake()
 
     async def _run(self) -> None:
@@ -171,7 +171,7 @@ class Follower:
 class CancellableBlock:
     """A block that can be cancelled from outside, and then raises an error in place of the cancellation.
 
-    It remembers the task that enters it. :meth:`cancel` cancels this task. At the end of the block, :meth:`uncancelled`
+    It remembers the task that enters it. :meth:`cancel` cancels this task. At the end of the block, :meth:`undo_cancel`
     returns whether the block was left because of :meth:`cancel`.
 
     Args:
@@ -200,10 +200,10 @@ class CancellableBlock:
         if task is not None and task.done():
             self._missed = True
             if not self._in_thread:
-                _log.error("%s; the block continues, because it cannot be cancelled: %s", reason, _OTHER_TASK)
+                _log.error("%s; the block continues, because it cannot be cancelled: %s", reason, _OTHER_TASK_MESSAGE)
         elif task is None or task is asyncio.current_task(task.get_loop()):
             return
-        elif getattr(task.get_coro(), "cr_running", False):  # it is running: it eagerly started the current task
+        elif getattr(task.get_coro(), "cr_running", False):  # the task eagerly started the current task
             # Before Python 3.13, a task cannot take back a cancellation that has not reached it.
             self._missed = True
             task.get_loop().call_soon(self._cancel_later, reason)
@@ -212,13 +212,14 @@ class CancellableBlock:
             task.cancel(reason)
 
     def _cancel_later(self, reason: str) -> None:
-        """Cancel the block, unless its end has raised the error already."""
+        """Cancel the block, unless it has already ended and raised the error."""
         self._missed = False
         self.cancel(reason)
 
-    def uncancelled(self, kind: type[BaseException] | None) -> bool:
-        """Return whether the block must raise its own error: :meth:`cancel` cancelled it, or could not, because the
-        task that entered it is done. Undo the cancellation.
+    def undo_cancel(self, kind: type[BaseException] | None) -> bool:
+        """Undo the cancellation, and return whether the block must raise its own error.
+
+        It must if :meth:`cancel` cancelled the block, or could not, because the task that entered it is done.
         """
         task, self._task = self._task, None
         if self._missed:
@@ -230,8 +231,9 @@ class CancellableBlock:
 
 
 class SupervisedBlock:
-    """The background tasks of an ``async with`` block. If one fails or the client is closed, the block is cancelled and
-    raises the error.
+    """The background tasks of an ``async with`` block.
+
+    If a task fails or the client is closed, the block is cancelled and raises the error.
 
     Args:
         client: The client that runs the tasks.
@@ -245,9 +247,9 @@ class SupervisedBlock:
         client._core.add_listener(self)
 
     def on_state(self, state: State) -> None:
-        """Handle a change of the client's state."""
+        """Cancel the block when the client is closed."""
         if state is State.CLOSED:
-            self.fail(self._client.terminal_error or ClosedError(detail=_CLOSED))
+            self.fail(self._client.terminal_error or ClosedError(detail=_CLOSED_MESSAGE))
 
     def enter(self) -> None:
         """Start the block. The current task is cancelled if a background task fails or has already failed."""
@@ -283,7 +285,7 @@ class SupervisedBlock:
             task.cancel()
         block, self._block = self._block, None
         error, self._error = self._error, None
-        cancelled = block is not None and block.uncancelled(kind)
+        cancelled = block is not None and block.undo_cancel(kind)
         if error is not None and (cancelled or (kind is None and not isinstance(error, ClosedError))):
             raise error
 
@@ -300,7 +302,7 @@ async def first_event(*waits: Watcher | Coroutine[Any, Any, Any]) -> None:
     """
     tasks = [asyncio.ensure_future(wait.next() if isinstance(wait, Watcher) else wait) for wait in waits]
     for task in tasks:
-        task.add_done_callback(ignore_result)  # several may fail together
+        task.add_done_callback(ignore_result)  # several tasks may fail, and only one error is raised
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

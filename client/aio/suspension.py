@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_NOTICEABLE: Final = 0.01
-"""Minimum difference in seconds between two clocks that counts as a suspension. Less is the time between two reads."""
+_MIN_SUSPENSION_SECONDS: Final = 0.01
+"""Minimum difference in seconds between two clocks that counts as a suspension. A smaller difference is the time
+between two reads.
+"""
 
 
 def _clocks() -> tuple[int, int] | None:
-    """Return the clock that advances during a suspension and the one that does not; None on other platforms."""
+    """Return the clock that advances during a suspension, and the clock that stops. None if the platform lacks them."""
     if sys.platform == "linux":
         return time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC
     if sys.platform == "darwin":
@@ -33,7 +35,7 @@ class SteadyClock:
 
 
 class Suspensions:
-    """Counts the seconds that the machine spent suspended since the creation of this object.
+    """A counter of the seconds that the machine spent suspended since this object was created.
 
     Args:
         clocks: The clock that advances during a suspension and the one that does not; by default the platform's. On a
@@ -48,7 +50,7 @@ class Suspensions:
         self._read = read
         self.known = 0.0
         """The seconds counted by the last call of :meth:`total`."""
-        self._apart = 0.0 if clocks is None else read(clocks[0]) - read(clocks[1])
+        self._clock_difference = 0.0 if clocks is None else read(clocks[0]) - read(clocks[1])
 
     def total(self) -> float:
         """Return the number of seconds spent suspended. It changes only after a further suspension."""
@@ -56,7 +58,7 @@ class Suspensions:
             return 0.0
         going, standing = self._clocks
         apart = self._read(going) - self._read(standing)  # inlined, because every request reads the clocks
-        if apart - self._apart > _NOTICEABLE:
-            self.known += apart - self._apart
-            self._apart = apart
+        if apart - self._clock_difference > _MIN_SUSPENSION_SECONDS:
+            self.known += apart - self._clock_difference
+            self._clock_difference = apart
         return self.known

@@ -54,11 +54,11 @@ class View(Generic[V]):
         self._owner, self._of_recipe = owner, of_recipe
         self._recipe_view: Self | None = None
 
-    def _view(
+    def _make_view(
         self, serializer: Serializer[Any], acl: AclList | None, operation_timeout: float, of_recipe: bool
     ) -> Self:
         """Return a view of the same core, and of the same class, with other options."""
-        view = type(self).__new__(type(self))  # the constructor of a client would make another core
+        view = type(self).__new__(type(self))  # the constructor of a client would create a new core
         view._set_options(self._owner, serializer, acl, operation_timeout, of_recipe)
         return view
 
@@ -76,7 +76,7 @@ class View(Generic[V]):
         if serializer is self._serializer:
             return self
         checked = arguments.checked_serializer(serializer)
-        return self._view(checked, self._acl, self._operation_timeout, self._of_recipe)
+        return self._make_view(checked, self._acl, self._operation_timeout, self._of_recipe)
 
     # The results are not Self, because editors would complete the names of this class only.
 
@@ -87,7 +87,7 @@ class View(Generic[V]):
             TypeError: *acl* is not a list of ACL entries.
         """
         checked = arguments.checked_acl(acl)
-        return self._view(self._serializer, checked, self._operation_timeout, self._of_recipe)
+        return self._make_view(self._serializer, checked, self._operation_timeout, self._of_recipe)
 
     def with_operation_timeout(self: W, operation_timeout: float) -> W:
         """Return a view of this client, with the same session, whose calls wait up to *operation_timeout* seconds for a
@@ -97,19 +97,19 @@ class View(Generic[V]):
             ValueError: *operation_timeout* is negative or not a number.
         """
         checked = arguments.checked_operation_timeout(operation_timeout)
-        return self._view(self._serializer, self._acl, checked, self._of_recipe)
+        return self._make_view(self._serializer, self._acl, checked, self._of_recipe)
 
     def _for_recipe(self) -> Self:
         """Return a view of this client, with the same session, for a recipe.
 
         Its calls are sent again while the server is too busy to try them (ThrottledOpError), with pauses from 0.05 to 5
-        seconds. Later calls may overtake a repeated call. Hooks are informed that its errors are expected.
+        seconds. Later calls may overtake a repeated call. Hooks are informed of the errors that recipes expect.
         """
         if self._of_recipe:
             return self
-        view = self._recipe_view  # kept, because a block of a lock makes a new Lock each time
+        view = self._recipe_view  # cached, because programs often create a Lock for each block
         if view is None:
-            view = self._view(self._serializer, self._acl, self._operation_timeout, True)
+            view = self._make_view(self._serializer, self._acl, self._operation_timeout, True)
             self._recipe_view = view
         return view
 
@@ -122,7 +122,7 @@ class View(Generic[V]):
 
     @property
     def session_id(self) -> int:
-        """The id of the session; 0 without a session."""
+        """The id of the session, or 0 if the client has no session."""
         return self._core.session.id
 
     @property
@@ -142,7 +142,7 @@ class View(Generic[V]):
 
     @property
     def terminal_error(self) -> Exception | None:
-        """The error that all calls raise once the client cannot be used any more; None before."""
+        """The error that all calls raise because the client can no longer be used; None while it can."""
         return self._core.terminal_error
 
     @property
@@ -151,10 +151,10 @@ class View(Generic[V]):
         return self._core.session.last_reason
 
     def valid_for(self) -> float:
-        """Return the number of seconds that the session certainly survives, even without another reply from the server.
+        """Return the number of seconds that the session is guaranteed to survive, even if the server sends nothing.
 
-        They are counted from the time when the newest answered request was sent, because the server can only have
-        received that request later. The number is 0 if nothing is certain.
+        The time counts from the sending of the latest answered request, because the server cannot have received that
+        request earlier. The result is 0 if nothing is guaranteed.
         """
         return self._core.valid_for()
 
@@ -186,7 +186,7 @@ class View(Generic[V]):
         try:
             data = serializer.encode(value)
         except (TypeError, ValueError) as error:
-            if serializer is serializers.raw:  # its message is complete
+            if serializer is serializers.raw:  # the error of this serializer has a complete message
                 raise
             kind = TypeError if isinstance(error, TypeError) else ValueError
             text = f"{path}: value must be supported by the serializer {serializer.name!r}, not {value!r:.80}: {error}"
@@ -199,7 +199,7 @@ class View(Generic[V]):
     def _call(self, op: int, body: bytes, decode: operations.Decode[T], path: str | None = None) -> RequestCall[T]:
         return self._core.call(op, body, decode, path, self._operation_timeout, None, self._of_recipe)
 
-    def _compound(
+    def _compound_call(
         self, steps: Coroutine[Any, Any, T], first: Call[Any] | None, undo: Callable[[T], None] | None = None
     ) -> Call[T]:
         return CompoundCall(asyncio.get_running_loop(), steps, first, undo)

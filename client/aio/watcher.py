@@ -41,14 +41,14 @@ from ..serializers import C, Serializer
 from ..wire import operations
 from ..wire.arguments import checked_count
 from ..wire.operations import NO_WATCH, WATCH
-from ..wire.requests import fresh
+from ..wire.requests import copy_error
 from ..wire.resync import SubtreeResync
 from ..wire.states import Event, State, WatchOverflowError
 from ..wire.watches import Registration, WatchKind
 from .call import Call, RequestCall, ignore_result
 from .core import Owner
 
-ONE_SHOT: Final = frozenset({WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD})
+ONE_SHOT_KINDS: Final = frozenset({WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD})
 """The kinds of watch that fire once."""
 RESYNC_TIMEOUT: Final = 3600.0
 """Seconds that a listing of a subtree waits for a connection. It is long because each new connection lists again."""
@@ -108,7 +108,7 @@ class Watcher(Generic[C]):
         self._phase = WatcherPhase.REGISTERING
         self._registration.wake = self._wake
         try:
-            if self._registration.kind in ONE_SHOT:
+            if self._registration.kind in ONE_SHOT_KINDS:
                 self.initial = await self._read()
             elif self._registration.kind is WatchKind.RECURSIVE:
                 await self._register_recursive()
@@ -135,14 +135,14 @@ class Watcher(Generic[C]):
         try:
             await asyncio.shield(removal)
         except (NoWatcherError, ConnectionLossError, SessionExpiredError, ClosedError, ThrottledOpError):
-            return  # the watch has just fired, was lost with the connection, or will be removed later
+            return  # the watch may have fired or been lost with the connection, or is removed later
 
     def _end(self) -> Call[None] | None:
         """End the watcher, and return the pending removal of the watch from the server; None if there is none."""
         if self._phase is WatcherPhase.ENDED:
             return None
         if self._core.terminal_error is None:
-            self._core.check_loop()  # before anything is changed
+            self._core.check_loop()  # checked first, to change nothing if it raises
         self._phase = WatcherPhase.ENDED
         self._wake()
         if self._registration.resync is not None:
@@ -150,7 +150,7 @@ class Watcher(Generic[C]):
         self._registration.forget_owner()
         removal = self._remove_at_server(self._watches.remove(self._registration))
         if self._registration.kind is WatchKind.RECURSIVE and self._watches.has_any(self._registration.path):
-            self._core.rewatch(self._registration.path)  # covered watches must be set at the server
+            self._core.rewatch(self._registration.path)  # covered watches must now be set at the server
         return removal or self._core.removals.get(self._registration.path)
 
     def _remove_at_server(self, kind: WatcherType | None) -> Call[None] | None:
@@ -169,17 +169,17 @@ class Watcher(Generic[C]):
     ) -> RequestCall[Any]:
         return self._core.call(op, body, decode, self._path, self._operation_timeout, then, self._of_recipe)
 
-    def _covered(self) -> bool:
+    def _is_covered(self) -> bool:
         """Return whether a persistent or recursive watch of this path also delivers the events of this watch.
 
         Such a watch is not set at the server, because a 3.8 server would replace the other watch with it.
         """
         has, path = self._watches.has, self._registration.path
-        return (self._registration.kind in ONE_SHOT and has(WatchKind.PERSISTENT, path)) or (
+        return (self._registration.kind in ONE_SHOT_KINDS and has(WatchKind.PERSISTENT, path)) or (
             self._registration.kind is not WatchKind.RECURSIVE and has(WatchKind.RECURSIVE, path)
         )
 
-    def _registered(self, *, was_set: bool) -> None:
+    def _add_registration(self, *, was_set: bool) -> None:
         """Add the registration, in order with other replies and events.
 
         Args:
@@ -191,19 +191,19 @@ class Watcher(Generic[C]):
         self._watches.add(self._registration)
         if self._registration.resync is not None:
             self._registration.resync.start(None)
-        if self._covered() == was_set:  # the coverage changed while the watch was set; correct it at the server
+        if self._is_covered() == was_set:  # the coverage changed while the watch was set; correct it at the server
             self._core.rewatch(self._registration.path)
 
     def _read(self) -> Call[Any]:
         """Read the node, and set the watch in the same request unless a different watch covers it."""
         registration, watches = self._registration, self._watches
-        was_set = not self._covered()
+        was_set = not self._is_covered()
 
         def registered(result: Any, error: ZooKeeperError | None) -> None:
             if registration.kind is WatchKind.EXIST and error is None:
                 registration.kind = WatchKind.DATA
             if error is None or (registration.kind is WatchKind.EXIST and isinstance(error, NoNodeError)):
-                self._registered(was_set=was_set)
+                self._add_registration(was_set=was_set)
             watches.finish(registration.path)
 
         body = self._core.encoded_path(self._path) + (WATCH if was_set else NO_WATCH)
@@ -222,7 +222,7 @@ class Watcher(Generic[C]):
 
         def registered(result: Any, error: ZooKeeperError | None) -> None:
             if error is None:
-                self._registered(was_set=True)
+                self._add_registration(was_set=True)
             watches.finish(registration.path)
 
         body = operations.watch_request(self._core.encoded_path(self._path), mode)
@@ -232,12 +232,12 @@ class Watcher(Generic[C]):
     async def _register_persistent(self) -> None:
         """Set the watch, unless a different watch covers it, and check whether the node exists."""
         registration, watches = self._registration, self._watches
-        added = None if self._covered() else self._add_watch(AddWatchMode.PERSISTENT)
+        added = None if self._is_covered() else self._add_watch(AddWatchMode.PERSISTENT)
 
         def record_existence(result: Any, error: ZooKeeperError | None) -> None:
             registration.exists = error is None
             if added is None and (error is None or isinstance(error, NoNodeError)):
-                self._registered(was_set=False)
+                self._add_registration(was_set=False)
             watches.finish(registration.path)
 
         watches.expect(registration.path)
@@ -254,7 +254,7 @@ class Watcher(Generic[C]):
     async def _register_recursive(self) -> None:
         """Add the watch, and list the subtree, which is compared with a new listing after a disconnection."""
         registration, core = self._registration, self._core
-        registration.resync = resync = SubtreeResync(registration.path, registration.put, self._ask)
+        registration.resync = resync = SubtreeResync(registration.path, registration.put, self._request_children)
         listed = False
 
         def finished() -> None:
@@ -270,15 +270,15 @@ class Watcher(Generic[C]):
         try:
             while not listed:
                 if core.terminal_error is not None:
-                    raise fresh(core.terminal_error)
+                    raise copy_error(core.terminal_error)
                 if loop.time() >= deadline and core.session.state not in (State.CONNECTED, State.READ_ONLY):
                     raise ConnectionLossError(self._path, f"no connection within {self._operation_timeout:g} s")
                 await self._pause()
         finally:
             timer.cancel()
 
-    def _ask(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
-        """Request the children of a node below the watched one; *path* includes the chroot."""
+    def _request_children(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
+        """Request the children of a node below the watched one. *path* includes the chroot."""
         core = self._core
 
         def then(result: Any, error: ZooKeeperError | None) -> None:
@@ -289,17 +289,17 @@ class Watcher(Generic[C]):
             elif not isinstance(error, ConnectionLossError | SessionExpiredError | ClosedError):
                 assert core.loop is not None
                 # The server refused the request, for example because of throttling.
-                core.loop.call_later(THROTTLED_RETRY_DELAY, self._ask_again, path, answered)
-            # After a lost connection the next connection lists the whole subtree again.
+                core.loop.call_later(THROTTLED_RETRY_DELAY, self._request_children_again, path, answered)
+            # The other errors mean that the connection was lost. The next connection lists the whole subtree again.
 
         body = put_str(path) + NO_WATCH
         shown = core.strip_chroot(path)
         call = core.call(OpCode.GET_CHILDREN2, body, operations.decode_children2, shown, RESYNC_TIMEOUT, then)
         call.add_done_callback(ignore_result)
 
-    def _ask_again(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
+    def _request_children_again(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
         if self._phase is not WatcherPhase.ENDED and self._core.terminal_error is None:
-            self._ask(path, answered)
+            self._request_children(path, answered)
 
     # --- events ---
 
@@ -326,19 +326,19 @@ class Watcher(Generic[C]):
         event: Event | None = None
         while self._phase is not WatcherPhase.ENDED and (event := self._pop()) is None:
             if self._error is not None:
-                raise fresh(self._error)
+                raise copy_error(self._error)
             if self._core.terminal_error is not None:
-                raise fresh(self._core.terminal_error)
+                raise copy_error(self._core.terminal_error)
             if self._phase is WatcherPhase.FIRED:
                 raise StopAsyncIteration
             await self._pause()
         if event is None:
             raise StopAsyncIteration
-        if self._registration.kind in ONE_SHOT and self._phase is WatcherPhase.ACTIVE:
+        if self._registration.kind in ONE_SHOT_KINDS and self._phase is WatcherPhase.ACTIVE:
             self._phase = WatcherPhase.FIRED
-        return self._shown(event)
+        return self._without_chroot(event)
 
-    def _shown(self, event: Event) -> Event:
+    def _without_chroot(self, event: Event) -> Event:
         path = self._core.strip_chroot(event.path)
         return event if path == event.path else Event(event.type, path, event.zxid)
 
@@ -348,7 +348,7 @@ class Watcher(Generic[C]):
         except WatchOverflowError as error:
             raise WatchOverflowError(self._path, error.limit) from None
 
-    def _return(self, event: Event) -> None:
+    def _put_back_event(self, event: Event) -> None:
         """Put back *event*, the last event that was returned. The iterator returns it again."""
         self._registration.events.appendleft(Event(event.type, self._core.add_chroot(event.path), event.zxid))
         if self._phase is WatcherPhase.FIRED:
@@ -356,8 +356,8 @@ class Watcher(Generic[C]):
         self._wake()
 
     def _pop_all(self) -> list[Event]:
-        """Remove and return the waiting events, in order. Call this only after an event was iterated."""
-        return [self._shown(event) for event in iter(self._pop, None)]
+        """Remove and return the waiting events, in order. Call this only after the iterator has returned an event."""
+        return [self._without_chroot(event) for event in iter(self._pop, None)]
 
     def _deliver_to(self, receive: Callable[[Event], None]) -> None:
         """Call a function with each event immediately, inside the loop, instead of queueing events for iteration.
@@ -379,7 +379,7 @@ class Watcher(Generic[C]):
         return resync is not None and resync.running
 
     def _fail(self, error: Exception) -> None:
-        """Raise an error instead of further events."""
+        """Make the iterator raise *error* after the waiting events."""
         self._error = error
         self._wake()
 

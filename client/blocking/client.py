@@ -11,16 +11,21 @@ from __future__ import annotations
 from .. import client as async_client
 from . import recipes  # noqa: F401 - the import creates the classes of the objects that calls return
 from .proxy import blocking_class
-from .thread_client import DIRECT, ThreadClient
+from .thread_client import DIRECT_MEMBERS, ThreadClient
 
 __all__ = ["Client"]
 
-DOC = """A ZooKeeper client for threads; ``with Client("127.0.0.1:2181") as zk:``.
+DOC = """A ZooKeeper client for threads: ``with Client("127.0.0.1:2181") as zk:``.
 
     Arguments, results and errors are the same as for :class:`zoolet.client.Client`. Each operation also accepts a
     ``timeout`` in seconds, after which it is cancelled and raises TimeoutError. The operation may still have been
     applied. A call that is interrupted by a signal, such as Ctrl-C, is also cancelled.
     """
 Client = blocking_class(
-    async_client.Client, ThreadClient, hidden=("aclose",), direct=DIRECT, module="zoolet.client.blocking", doc=DOC
+    async_client.Client,
+    ThreadClient,
+    hidden=("aclose",),
+    direct=DIRECT_MEMBERS,
+    module="zoolet.client.blocking",
+    doc=DOC,
 )

@@ -28,7 +28,7 @@ __all__ = ["Client"]
 T = TypeVar("T")
 
 class Client(Generic[V]):
-    """A ZooKeeper client for threads; ``with Client("127.0.0.1:2181") as zk:``."""
+    """A ZooKeeper client for threads: ``with Client("127.0.0.1:2181") as zk:``."""
     @overload
     def __init__(
         self: Client[bytes],
@@ -85,7 +85,7 @@ class Client(Generic[V]):
     def children_and_stat(self, path: str, *, timeout: float | None = ...) -> tuple[list[str], Stat]:
         """Return the names of a node's children, and the node's Stat."""
     def close(self) -> None:
-        """Close the session and the connection; ``with`` does this."""
+        """Close the session and the connection, and stop the thread. ``with`` calls this method at the end."""
     def count_below(self, path: str, *, timeout: float | None = ...) -> int:
         """Return the number of nodes below a node, at any depth (ZooKeeper 3.6 and newer)."""
     def create(
@@ -168,11 +168,9 @@ class Client(Generic[V]):
     ) -> tuple[bytes, Stat]:
         """Change the members of an ensemble."""
     def remove_watches(self, path: str, kind: WatcherType = ..., *, timeout: float | None = ...) -> None:
-        """Remove watches of this client on a node from the server; their watchers are not notified."""
+        """Remove watches of this client on a node from the server. Their watchers are not notified."""
     def retry(self, do: Callable[[], T], backoff: Backoff | None = ...) -> T:
-        """Repeat a call while the connection is lost or the server is too busy. Use this only for calls that may
-        be applied twice.
-        """
+        """Repeat a call while the connection is lost or the server is too busy."""
     def run(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = ...) -> T:
         """Run a coroutine of the asyncio client in its event loop, and wait for the result."""
     @property
@@ -183,7 +181,7 @@ class Client(Generic[V]):
         """The serializer that converts between values and bytes."""
     @property
     def session_id(self) -> int:
-        """The id of the session; 0 without a session."""
+        """The id of the session, or 0 if the client has no session."""
     @property
     def session_password(self) -> bytes | None:
         """The password that another client needs to take over the session."""
@@ -195,12 +193,12 @@ class Client(Generic[V]):
     def set_acl(self, path: str, acl: Iterable[ACL], version: int = ..., *, timeout: float | None = ...) -> Stat:
         """Replace a node's ACL list."""
     def start(self, *, wait: bool = ...) -> None:
-        """Connect; ``with`` does this."""
+        """Connect to a server. ``with`` calls this method."""
     @property
     def state(self) -> State:
         """The state of the client."""
     def states(self) -> Iterator[State]:
-        """Iterate the states, starting with the current one. No state is skipped, and CLOSED is the last."""
+        """Iterate over the states, starting with the current one. No state is skipped, and CLOSED is the last."""
     def statistics(self) -> ClientStatistics:
         """Return the current activity of the client, for tests and debugging."""
     def strip_chroot(self, path: str) -> str:
@@ -211,23 +209,25 @@ class Client(Generic[V]):
         """
     @property
     def terminal_error(self) -> Exception | None:
-        """The error that all calls raise once the client cannot be used any more; None before."""
+        """The error that all calls raise because the client can no longer be used; None while it can."""
     def transaction(
         self, *, guards: Sequence[str] = ..., guard_failed: Callable[[], Exception] | None = ...
     ) -> BlockingTransaction[V]:
         """Return a transaction for ``async with``, whose operations are applied together or not at all."""
     def update(self, path: str, change: Callable[[V], V], *, timeout: float | None = ...) -> tuple[V, Stat]:
-        """Replace a node's value with the result of a function of it, and retry if the node has changed since."""
+        """Replace a node's value with the result of *change*. Retry if the node has changed since the value was
+        read.
+        """
     def use(self, do: Callable[[client.Client[V]], Coroutine[Any, Any, T]], timeout: float | None = ...) -> T:
         """Use the asyncio client, for example with an asyncio recipe: ``zk.use(lambda zk: Counter(zk,
         "/n").add())``.
         """
     def valid_for(self) -> float:
-        """Return the number of seconds that the session certainly survives, even without another reply from the
-        server.
+        """Return the number of seconds that the session is guaranteed to survive, even if the server sends
+        nothing.
         """
     def wait_for(self, *states: State, timeout: float | None = ...) -> State:
-        """Wait until the client is in one of these states, and return it."""
+        """Wait until the client is in one of these states, and return that state."""
     def watch(self, path: str, *, recursive: bool = ..., limit: int = ...) -> BlockingWatcher[None]:
         """Receive the future events of a node (ZooKeeper 3.6 and newer)."""
     def watch_children(self, path: str) -> BlockingWatcher[list[str]]:

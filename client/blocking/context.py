@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from ..aio.blocks import Block, Kind, ends_block, entered_block
+from ..aio.blocks import Block, ExceptionKind, ends_block, entered_block
 from ..aio.watcher import Watcher
 from ..serializers import C, V
 from ..wire.states import Event
@@ -15,22 +15,22 @@ from ..wire.transaction import Transaction
 from .loop_thread import LoopThread
 
 
-class _BlockEnd:
-    """The end of one block of an asyncio object. Only the first call has an effect."""
+class _BlockExit:
+    """A function that leaves one block of an asyncio object. Only its first call has an effect."""
 
     def __init__(self, leave: Callable[..., Awaitable[object]] | None = None) -> None:
-        self._leave = leave  # None before the block is entered
-        self._over = False
+        self._leave = leave  # None until the block is entered, and again after its end
+        self._has_ended = False
 
-    async def entered(self, leave: Callable[..., Awaitable[object]]) -> None:
-        """Receive the function that leaves the block, and call it if the block is over already."""
+    async def store_exit(self, leave: Callable[..., Awaitable[object]]) -> None:
+        """Store the function that leaves the block. Call it immediately if the block has already ended."""
         self._leave = leave
-        if self._over:
+        if self._has_ended:
             await self._call(_interrupted_exit())
 
     async def __call__(self, *error: Any) -> None:
-        if not self._over:
-            self._over = True
+        if not self._has_ended:
+            self._has_ended = True
             await self._call(error)
 
     async def undo(self, entered: object = None) -> None:
@@ -48,7 +48,7 @@ def _interrupted_exit() -> Sequence[Any]:
     return asyncio.CancelledError, asyncio.CancelledError("a signal interrupted the block"), None
 
 
-class InBlocks:
+class BlockMixin:
     """A mixin with ``__enter__`` and ``__exit__``, for an asyncio object with ``__aenter__`` and ``__aexit__``.
 
     If a signal handler raises while Python is calling ``__exit__``, the method does not run. But Python then drops the
@@ -60,21 +60,21 @@ class InBlocks:
     _is_held = False
     """Whether the object holds something before its block is entered, as a lease does."""
 
-    def _blocking(self, entered: Any) -> Any:
+    def _to_blocking(self, entered: Any) -> Any:
         """Return the result of ``__aenter__`` in its form for threads."""
         return entered
 
     def __enter__(self) -> Any:
         block = entered_block(self)
-        end = _BlockEnd(self.asyncio_object.__aexit__ if self._is_held else None)
+        end = _BlockExit(self.asyncio_object.__aexit__ if self._is_held else None)
 
         async def enter() -> Any:
-            leave = self.asyncio_object.__aexit__  # before __aenter__, as `async with` does it
+            leave = self.asyncio_object.__aexit__  # looked up before __aenter__, as by `async with`
             if isinstance(leave, Block):
-                leave.by_hand, leave.unclear = block is None, block is not None and block.unclear
+                leave.entered_manually, leave.is_ambiguous = block is None, block is not None and block.is_ambiguous
             entered = await self.asyncio_object.__aenter__()
-            await end.entered(leave)
-            return self if entered is self.asyncio_object else self._blocking(entered)
+            await end.store_exit(leave)
+            return self if entered is self.asyncio_object else self._to_blocking(entered)
 
         if block is not None:
             block.held = end
@@ -82,7 +82,9 @@ class InBlocks:
         return self._thread.run(enter, undo=end.undo)
 
     @ends_block
-    def __exit__(self, block: Block, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, block: Block, kind: ExceptionKind, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         async def leave() -> None:
             await (block.held or self.asyncio_object.__aexit__)(kind, error, trace)
 
@@ -108,7 +110,7 @@ class BlockingTransaction(Generic[V]):
         return self._transaction.results
 
     def commit(self) -> list[Any]:
-        """Apply all operations or none."""
+        """Apply all operations or none, and return the result of each."""
         return self._thread.run(self._transaction.commit)
 
     def __enter__(self) -> Self:
@@ -121,7 +123,7 @@ class BlockingTransaction(Generic[V]):
             self.commit()
 
 
-class BlockingWatcher(InBlocks, Generic[C]):
+class BlockingWatcher(BlockMixin, Generic[C]):
     """A watch of a blocking client: a context manager, and an iterator inside it."""
 
     asyncio_object: Watcher[C]
@@ -158,7 +160,7 @@ class BlockingWatcher(InBlocks, Generic[C]):
         Raises:
             TimeoutError: No event arrived within *timeout* seconds.
         """
-        return self._thread.run(self.asyncio_object.next, timeout, self._return)
+        return self._thread.run(self.asyncio_object.next, timeout, self._put_back_event)
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -170,12 +172,12 @@ class BlockingWatcher(InBlocks, Generic[C]):
             except StopAsyncIteration:
                 return None
 
-        event = self._thread.run(ask, undo=self._return)
+        event = self._thread.run(ask, undo=self._put_back_event)
         if event is None:
             raise StopIteration
         return event
 
-    async def _return(self, event: Event | None) -> None:
+    async def _put_back_event(self, event: Event | None) -> None:
         """Undo :meth:`next`, because a signal interrupted it."""
         if event is not None:
-            self.asyncio_object._return(event)
+            self.asyncio_object._put_back_event(event)

@@ -1,4 +1,4 @@
-"""Log records of the loops' threads, which must not wait for a log handler.
+"""Log records of the event-loop threads, which must not wait for a log handler.
 
 A signal handler may interrupt a thread that holds the lock of a log handler, and call the client. If the loop waited
 for that lock to log something itself, both threads would wait forever. So a separate thread logs the records of the
@@ -21,11 +21,11 @@ from typing import Final
 log: Final = logging.getLogger("zoolet.client")
 LOG_TIMEOUT: Final = 0.05
 """Seconds that a loop waits until its record is logged. It does not wait if an earlier record is not logged yet."""
-MAX_WAITING: Final = 1000
+MAX_WAITING_RECORDS: Final = 1000
 """Maximum number of waiting records. Others are dropped, and their number is logged."""
 
 
-class _Writer:
+class _LogWriter:
     """A thread that logs records, one after another."""
 
     def __init__(self) -> None:
@@ -36,8 +36,8 @@ class _Writer:
         _thread.start_new_thread(self._run, ())
 
     def write(self, record: logging.LogRecord) -> None:
-        """Log a record, and wait for it at most :data:`LOG_TIMEOUT`."""
-        if self._records.qsize() >= MAX_WAITING:
+        """Queue a record, and wait up to :data:`LOG_TIMEOUT` until it is logged. Drop it if the queue is full."""
+        if self._records.qsize() >= MAX_WAITING_RECORDS:
             self._dropped += 1
             return
         is_behind, written = self._latest.locked(), threading.Lock()
@@ -48,7 +48,7 @@ class _Writer:
             written.release()
 
     def wait(self, seconds: float) -> None:
-        """Wait until all records are logged, at most *seconds*."""
+        """Wait up to *seconds* until all records are logged."""
         latest = self._latest
         if latest.acquire(timeout=seconds):
             latest.release()
@@ -69,31 +69,31 @@ class _Writer:
 
 
 class _LoopRecordFilter(logging.Filter):
-    """Passes the records of the threads in :attr:`threads` to the writer."""
+    """A log filter that passes the records of the threads in :attr:`threads` to the writer."""
 
     def __init__(self) -> None:
         super().__init__()
         self.threads: set[int] = set()
-        self.writer: _Writer | None = None
+        self.writer: _LogWriter | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the logger has to log a record itself."""
+        """Return False for a record that is passed to the writer, and True if the logger must log the record itself."""
         if threading.get_ident() not in self.threads:
             return True
         try:
             if self.writer is None or self.writer.pid != os.getpid():
-                self.writer = _Writer()
-        except RuntimeError:  # Python cannot start a thread, for example because the interpreter is ending
+                self.writer = _LogWriter()
+        except RuntimeError:  # Python cannot start a thread, for example because the interpreter is exiting
             return True
         self.writer.write(record)
         return False
 
 
-of_loops: Final = _LoopRecordFilter()
-log.addFilter(of_loops)
+loop_record_filter: Final = _LoopRecordFilter()
+log.addFilter(loop_record_filter)
 
 
 def wait_for_records(seconds: float) -> None:
-    """Wait until the records of all loops are logged, at most *seconds*."""
-    if of_loops.writer is not None and of_loops.writer.pid == os.getpid():
-        of_loops.writer.wait(seconds)
+    """Wait up to *seconds* until the records of all loops are logged."""
+    if loop_record_filter.writer is not None and loop_record_filter.writer.pid == os.getpid():
+        loop_record_filter.writer.wait(seconds)

@@ -28,10 +28,10 @@ from typing import Any, Final, TypeVar, cast
 
 from ...protocol.errors import ClosedError
 from ..aio.blocks import Block
-from ..aio.fork import FORKED
+from ..aio.fork import FORKED_MESSAGE
 from ..wire.arguments import checked_timeout
-from ..wire.requests import fresh
-from .log import log, of_loops, wait_for_records
+from ..wire.requests import copy_error
+from .log import log, loop_record_filter, wait_for_records
 from .thread_call import INTERRUPT_TIMEOUT, ThreadCall, Undo, start_task
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class LoopThread:
     """A thread with an event loop that runs coroutines for any number of other threads.
 
     Args:
-        terminal_error: Function that returns the error to raise once calls are no longer accepted; None before.
+        terminal_error: Function that returns the error for rejected calls. It returns None while calls are accepted.
         close_client: Coroutine function that closes the client.
     """
 
@@ -62,8 +62,8 @@ class LoopThread:
         self._ended: asyncio.Event | None = None
         self._pid = os.getpid()  # the process of the thread
         self._stopped = False  # whether calls are refused
-        self._over = threading.Lock()  # held by the thread until its end
-        self._is_over = False
+        self._exit_lock = threading.Lock()  # held by the thread until its end
+        self._has_exited = False
         self._calls: set[ThreadCall] = set()
         self._blocks: set[weakref.ref[Block]] = set()
         self._posted: set[asyncio.Task[Any]] = set()
@@ -74,7 +74,7 @@ class LoopThread:
         return self._loop is not None and not self._stopped and self._pid == os.getpid()
 
     def _has_ended(self) -> bool:
-        """Return whether the thread was stopped. Then this waits for its end, which is near."""
+        """Return whether the thread was stopped. If so, wait briefly until it has exited."""
         if not self._stopped or self._thread is None:
             return False
         self._wait(INTERRUPT_TIMEOUT)
@@ -102,14 +102,14 @@ class LoopThread:
         if sys.is_finalizing():  # a new thread would never run
             raise RuntimeError("this Client cannot be started, because the interpreter is shutting down")
         for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
-            log.isEnabledFor(level)  # the first time, this waits for the lock of the module
+            log.isEnabledFor(level)  # not first called in the loop, because the first call waits for logging's lock
         started = threading.Lock()
         started.acquire()
         self._stopped, self._failure, self._loop, self._ended = False, None, None, None
-        self._over, self._is_over, self._pid = threading.Lock(), False, os.getpid()
-        self._over.acquire()
+        self._exit_lock, self._has_exited, self._pid = threading.Lock(), False, os.getpid()
+        self._exit_lock.acquire()
         try:
-            self._thread = threading.Thread(target=self._serve, args=(started,), name="zoolet-client", daemon=True)
+            self._thread = threading.Thread(target=self._run_loop, args=(started,), name="zoolet-client", daemon=True)
             start_thread(self._thread, partial(self._refuse_start, started))
             if not started.acquire(timeout=START_TIMEOUT):
                 raise RuntimeError(f"the thread of this Client did not start within {START_TIMEOUT:g} s")
@@ -123,10 +123,10 @@ class LoopThread:
             raise self._failure
 
     def _refuse_start(self, started: threading.Lock, refused: RuntimeError) -> None:
-        self._failure = _no_thread(refused)
+        self._failure = _thread_error(refused)
         started.release()
 
-    def _serve(self, started: threading.Lock) -> None:
+    def _run_loop(self, started: threading.Lock) -> None:
         async def main() -> None:
             self._loop = asyncio.get_running_loop()
             ended = self._ended = asyncio.Event()
@@ -140,7 +140,7 @@ class LoopThread:
         except BaseException as failure:  # start() raises it
             self._failure = failure
             return started.release()
-        of_loops.threads.add(threading.get_ident())
+        loop_record_filter.threads.add(threading.get_ident())
         try:
             # A user's function may raise these inside a task. They end run_until_complete(), and would end this thread.
             # But they are also the result of the task, so they still reach the thread that waits for it.
@@ -153,39 +153,39 @@ class LoopThread:
             self._stopped = True
             for call in list(self._calls):  # the loop stopped before it started or completed these calls
                 call.finish(None, asyncio.CancelledError())
-            of_loops.threads.discard(threading.get_ident())
-            self._is_over = True
-            self._over.release()
+            loop_record_filter.threads.discard(threading.get_ident())
+            self._has_exited = True
+            self._exit_lock.release()
 
     async def close(self) -> None:
-        """Close the client and end the thread; run this in the loop."""
+        """Close the client and end the thread. Run this in the loop."""
         try:
             await self._close_client()
         finally:
             self.end()
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stop the loop and wait for the thread, if it is running. Calls that still wait are cancelled."""
+        """Stop the loop and wait for the thread, if it is running. Pending calls are cancelled."""
         try:
             self._stop(timeout)
-        except BaseException:  # an interrupt; the thread has to end nevertheless
+        except BaseException:  # even after an interrupt, the thread has to end
             self._stop(INTERRUPT_TIMEOUT)
             raise
 
     def _stop(self, timeout: float | None) -> None:
-        self._stopped = True  # before _ended is read: the thread may just be starting, and sets _ended first
+        self._stopped = True  # before _ended is read, because a thread that is still starting sets _ended first
         if self._thread is None or self._loop is None or self._ended is None:
             return
-        self._in_loop(self._ended.set)
+        self._schedule_in_loop(self._ended.set)
         self._wait(timeout)
 
     def _wait(self, timeout: float | None) -> None:
-        """Wait for the end of the thread, at most *timeout* seconds."""
+        """Wait up to *timeout* seconds until the thread has exited; None for no limit."""
         if self._thread is None or self.is_current or self._pid != os.getpid() or sys.is_finalizing():
             return  # at the end of the interpreter, the thread never runs again
-        if not self._is_over and self._over.acquire(timeout=-1 if timeout is None else timeout):
-            self._over.release()
-        if self._is_over:
+        if not self._has_exited and self._exit_lock.acquire(timeout=-1 if timeout is None else timeout):
+            self._exit_lock.release()
+        if self._has_exited:
             self._thread.join(JOIN_TIMEOUT)
 
     # --- calls ---
@@ -218,15 +218,17 @@ class LoopThread:
         except BaseException:
             if not call.has_failed:  # a signal interrupted the wait
                 try:
-                    self._in_loop(call.abandon)
-                except BaseException:  # a second signal
-                    self._in_loop(call.abandon)
+                    self._schedule_in_loop(call.abandon)
+                except BaseException:  # a second signal may have interrupted the first attempt
+                    self._schedule_in_loop(call.abandon)
                     raise
             raise
 
     def run_to_completion(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine like :meth:`run`. If a signal interrupts the wait, the coroutine still has
-        :data:`INTERRUPT_TIMEOUT` to complete, and the interrupt is raised afterwards.
+        """Run a coroutine like :meth:`run`, but let it complete even if a signal interrupts the wait.
+
+        After an interrupt, the coroutine has :data:`INTERRUPT_TIMEOUT` seconds to complete. The interrupt is
+        raised afterwards.
 
         In the loop's own thread, where only a finalizer can call this, the coroutine runs later.
         """
@@ -245,7 +247,7 @@ class LoopThread:
                     if call.has_failed:
                         raise
                     interrupt = error
-                    self._in_loop(call.limit)
+                    self._schedule_in_loop(call.limit)
         finally:
             self._calls.discard(call)
         if interrupt is not None:
@@ -262,7 +264,7 @@ class LoopThread:
             try:
                 return self.run(do)
             except ClosedError:
-                if not self._has_ended():  # otherwise it has stopped in the meantime
+                if not self._has_ended():  # the thread still runs, so it did not cause the error
                     raise
         return function()
 
@@ -282,7 +284,7 @@ class LoopThread:
         block.on_failure = partial(drop, ref)
 
     def unwatch(self, block: Block) -> None:
-        """Forget a block, because it was left."""
+        """Stop watching a block, because it was left."""
         block.on_failure = None
         self._blocks.discard(weakref.ref(block))
 
@@ -293,20 +295,20 @@ class LoopThread:
             do: Function that returns the coroutine. It is called in the loop.
         """
         if self.running:  # in a forked child, the loop belongs to the parent
-            self._in_loop(self._post, do)
+            self._schedule_in_loop(self._post, do)
 
     def _post(self, do: Callable[[], Coroutine[Any, Any, object]]) -> None:
         if not self._stopped:
             start_task(do, self._posted)
 
     def end(self) -> None:
-        """End the thread soon; call this in the loop."""
+        """Make the thread end soon. Call this in the loop."""
         self._stopped = True
         if self._ended is not None:
             self._ended.set()
 
-    def _in_loop(self, step: Callable[..., object], *args: object) -> bool:
-        """Call a function in the loop soon. Return False if the loop was never started, or is closed."""
+    def _schedule_in_loop(self, step: Callable[..., object], *args: object) -> bool:
+        """Schedule a function call in the loop. Return False if the loop was never started, or is closed."""
         if self._loop is None:
             return False
         try:
@@ -326,9 +328,9 @@ class LoopThread:
             raise RuntimeError(text)
         if self._stopped or self._loop is None:
             not_running = RuntimeError("this Client is not running; use it as 'with Client(...) as zk:'")
-            raise fresh(self._terminal_error() or not_running)
+            raise copy_error(self._terminal_error() or not_running)
         if self._pid != os.getpid():  # the loop belongs to the parent
-            raise RuntimeError(FORKED)
+            raise RuntimeError(FORKED_MESSAGE)
         if sys.is_finalizing():  # the thread never runs again
             raise RuntimeError("this Client cannot be used, because the interpreter is shutting down")
         loop = asyncio._get_running_loop()  # a loop of the program, which this call blocks
@@ -342,16 +344,16 @@ class LoopThread:
             call.start()
 
     def _result(self, call: ThreadCall) -> Any:
-        """Start a call, unless this was done before, and wait for its result."""
-        self._calls.add(call)  # first, because a loop that stops cancels these calls
-        if not self._in_loop(self._start_call, call):
+        """Start a call, unless it was already started, and wait for its result."""
+        self._calls.add(call)  # added before the start, because a loop that stops cancels the calls in this set
+        if not self._schedule_in_loop(self._start_call, call):
             call.finish(None, asyncio.CancelledError())
         try:
             return call.wait()
         except asyncio.CancelledError:
             if not self._stopped:
                 raise
-            raise fresh(self._terminal_error() or ClosedError(detail="the client was closed")) from None
+            raise copy_error(self._terminal_error() or ClosedError(detail="the client was closed")) from None
 
 
 _running: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
@@ -379,7 +381,7 @@ def start_thread(thread: threading.Thread, refuse: Callable[[RuntimeError], obje
     Args:
         thread: The thread.
         refuse: Function that is called with Python's error if it cannot start the thread, for example because the
-            interpreter is ending.
+            interpreter is exiting.
     """
 
     def start() -> None:
@@ -392,11 +394,11 @@ def start_thread(thread: threading.Thread, refuse: Callable[[RuntimeError], obje
         _thread.start_new_thread(start, ())
     except RuntimeError as refused:
         if refused.__traceback__ is not None and refused.__traceback__.tb_next is not None:
-            raise  # by a signal handler
+            raise  # a signal handler raised this error
         refuse(refused)
 
 
-def _no_thread(refused: RuntimeError) -> RuntimeError:
+def _thread_error(refused: RuntimeError) -> RuntimeError:
     """Return the error for Python's refusal to start a thread, for example in a subinterpreter."""
     return RuntimeError(f"cannot start the thread of this Client: {refused}; zoolet.client.Client needs no thread")
 

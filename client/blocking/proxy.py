@@ -46,34 +46,44 @@ from ..recipes.election import Election
 from ..recipes.node_election import NodeElection
 from ..recipes.rwlock import ReadWriteLock
 from ..wire.transaction import Transaction
-from .context import BlockingTransaction, BlockingWatcher, InBlocks
+from .context import BlockingTransaction, BlockingWatcher, BlockMixin
 from .loop_thread import LoopThread, release, start_thread
 from .thread_call import as_task_error
 
 T = TypeVar("T")
-WRAPPED: Final = (Client, Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, QueueEntry, OneShotEvent)
+PROXIED_TYPES: Final = (
+    Client,
+    Lease,
+    LockBase,
+    Recipe,
+    ReadWriteLock,
+    Election,
+    NodeElection,
+    QueueEntry,
+    OneShotEvent,
+)
 """Types of results and attributes that get a blocking proxy."""
-ACQUIRES: Final = frozenset({"acquire", "attempt", "downgrade", "lead"})
-"""Methods that return a new lease, or enter one again. If a signal interrupts them, it is released."""
-PLAIN: Final = frozenset({NoneType, bool, bytes, int, str, tuple, Stat})
+ACQUIRING_METHODS: Final = frozenset({"acquire", "attempt", "downgrade", "lead"})
+"""Methods that return a new lease, or enter a lease again. If a signal interrupts them, the lease is released."""
+UNCHANGED_TYPES: Final = frozenset({NoneType, bool, bytes, int, str, tuple, Stat})
 """Types of most results, which threads use unchanged."""
-DEFAULTS: Final = {"on_lost": "flag"}
+BLOCKING_DEFAULTS: Final = {"on_lost": "flag"}
 """Parameters whose defaults differ for threads, because a thread cannot be cancelled."""
 
 
 def to_blocking(thread: LoopThread, value: Any) -> Any:
     """Return a value of the asyncio client in its form for threads."""
-    if type(value) in PLAIN:
+    if type(value) in UNCHANGED_TYPES:
         return value
     if isinstance(value, Watcher):
         return BlockingWatcher(thread, value)
     if isinstance(value, Transaction):
         return BlockingTransaction(thread, value)
-    if isinstance(value, WRAPPED):
+    if isinstance(value, PROXIED_TYPES):
         return blocking_class(type(value)).of(thread, value)
     if isinstance(value, AsyncIterator):
         return BlockingIterator(thread, value)
-    if isinstance(value, list) and value and isinstance(value[0], WRAPPED):
+    if isinstance(value, list) and value and isinstance(value[0], PROXIED_TYPES):
         return [to_blocking(thread, item) for item in value]
     return dict(value) if isinstance(value, MappingProxyType) else value
 
@@ -83,7 +93,7 @@ def to_asyncio(value: Any) -> Any:
     return value.asyncio_object if isinstance(value, Blocking) else value
 
 
-_FACES: Final[dict[type, type[Blocking]]] = {}
+_BLOCKING_CLASSES: Final[dict[type, type[Blocking]]] = {}
 
 
 def blocking_class(
@@ -105,42 +115,44 @@ def blocking_class(
         module: Name of the module of the class.
         doc: Docstring of the class. The default is the docstring of *kind*.
     """
-    face = _FACES.get(kind)
+    face = _BLOCKING_CLASSES.get(kind)
     if face is None:
         own = (mixed_in,) if mixed_in is not None else ()
         bases = (*own, *(blocking_class(base) for base in kind.__bases__ if base is Lease))
         bases = bases if any(issubclass(base, Blocking) for base in bases) else (*bases, Blocking)
         members: dict[str, Any] = {"asyncio_class": kind, "__doc__": doc or kind.__doc__, "__module__": module}
-        members |= _members(kind, mixed_in or Blocking, hidden, direct)
+        members |= _blocking_members(kind, mixed_in or Blocking, hidden, direct)
         if hasattr(kind, "__class_getitem__"):
             members["__class_getitem__"] = classmethod(GenericAlias)
         if hasattr(kind, "__aenter__") and not any(hasattr(base, "__enter__") for base in bases):
-            bases = (*bases, InBlocks)
+            bases = (*bases, BlockMixin)
             members["_is_held"] = issubclass(kind, Lease | QueueEntry)
-        face = _FACES.setdefault(kind, cast("type[Blocking]", type(kind.__name__, bases, members)))
+        face = _BLOCKING_CLASSES.setdefault(kind, cast("type[Blocking]", type(kind.__name__, bases, members)))
     return face
 
 
-def _members(kind: type, own: type, hidden: Container[str], direct: Container[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the blocking methods and properties of a class, except for hidden ones and those that *own* defines."""
+def _blocking_members(
+    kind: type, own: type, hidden: Container[str], direct: Container[str]
+) -> Iterator[tuple[str, Any]]:
+    """Yield the blocking methods and properties of a class, except those that are hidden or defined by *own*."""
     for name in dir(kind):
         if name.startswith("_") or name in hidden or hasattr(own, name) or hasattr(Blocking, name):
             continue
         member = inspect.getattr_static(kind, name)
         if isinstance(member, FunctionType):
-            yield name, _direct_method(name, member) if name in direct else _method(name, member)
+            yield name, _direct_method(name, member) if name in direct else _blocking_method(name, member)
         elif isinstance(member, property):
-            yield name, _property(name, member, name in direct)
+            yield name, _blocking_property(name, member, name in direct)
 
 
-def _method(name: str, method: FunctionType) -> Callable[..., Any]:
+def _blocking_method(name: str, method: FunctionType) -> Callable[..., Any]:
     """Return the blocking version of an asyncio method, which calls it in the loop and waits for its result."""
     code = method.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     has_timeout = "timeout" in parameters
     is_awaited = is_asynchronous(method)
-    defaults = {name: value for name, value in DEFAULTS.items() if name in parameters}
-    has_handler = any(handler in parameters for handler in HANDLERS)
+    defaults = {name: value for name, value in BLOCKING_DEFAULTS.items() if name in parameters}
+    has_handler = any(handler in parameters for handler in HANDLER_PARAMETERS)
 
     @functools.wraps(method)
     def call(self: Blocking, *args: Any, **options: Any) -> Any:
@@ -158,12 +170,12 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
         if not is_awaited:
             return thread.call(lambda: to_blocking(thread, bound(*args, **options)))
 
-        async def do() -> Any:  # without a variable for the call, whose error would refer to it
+        async def do() -> Any:  # the call is not stored, because its error would refer to the variable
             return to_blocking(thread, await bound(*args, **options))
 
-        return thread.run(do, timeout, release if name in ACQUIRES else None)
+        return thread.run(do, timeout, release if name in ACQUIRING_METHODS else None)
 
-    call.__signature__ = _signature(method, defaults, adds_timeout=is_awaited and not has_timeout)  # type: ignore[attr-defined]
+    call.__signature__ = _blocking_signature(method, defaults, adds_timeout=is_awaited and not has_timeout)  # type: ignore[attr-defined]
     call.__annotations__ = {}  # the asyncio annotations would be wrong; the stubs contain the types
     return call
 
@@ -174,7 +186,9 @@ def is_asynchronous(method: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(method) or returned.startswith(("Call[", "Awaitable[", "Coroutine["))
 
 
-def _signature(method: Callable[..., Any], defaults: Mapping[str, Any], *, adds_timeout: bool) -> inspect.Signature:
+def _blocking_signature(
+    method: Callable[..., Any], defaults: Mapping[str, Any], *, adds_timeout: bool
+) -> inspect.Signature:
     """Return the blocking signature of an asyncio method."""
     signature = inspect.signature(method)
     parameters = []
@@ -200,7 +214,7 @@ def _direct_method(name: str, method: FunctionType) -> Callable[..., Any]:
     return call
 
 
-def _property(name: str, member: property, direct: bool) -> property:
+def _blocking_property(name: str, member: property, direct: bool) -> property:
     """Return the blocking version of a property. It is read in the loop unless it is *direct*."""
 
     def read(self: Blocking) -> Any:
@@ -213,8 +227,9 @@ def _property(name: str, member: property, direct: bool) -> property:
 
 
 class Blocking:
-    """A proxy through which threads use an asyncio object. The classes that :func:`blocking_class` creates add its
-    methods.
+    """A proxy through which threads use an asyncio object.
+
+    Its subclasses, which :func:`blocking_class` creates, add the methods of the object.
 
     Attributes:
         asyncio_object: The asyncio object. Use it only in the client's event loop.
@@ -233,7 +248,7 @@ class Blocking:
         Blocking.__init__(self, thread, asyncio_object)
         return self
 
-    def _blocking(self, value: Any) -> Any:
+    def _to_blocking(self, value: Any) -> Any:
         return to_blocking(self._thread, value)
 
     def __repr__(self) -> str:
@@ -263,7 +278,7 @@ class Blocking:
 
 
 _END: Final = object()
-"""Stands for the end of an iteration."""
+"""Marker for the end of an iteration."""
 
 
 class BlockingIterator(Generic[T]):
@@ -273,7 +288,7 @@ class BlockingIterator(Generic[T]):
         self._thread = thread
         self._iterator = iterator
         self._turn = asyncio.Lock()
-        self._asked: asyncio.Future[T | object] | None = None  # the request for the next item
+        self._item_request: asyncio.Future[T | object] | None = None  # the request for the next item
         self._returned: deque[Any] = deque()  # items that a thread did not receive, because a signal interrupted it
         self._closed = False
 
@@ -300,10 +315,10 @@ class BlockingIterator(Generic[T]):
                     return self._returned.popleft()
                 if self._closed:
                     return _END
-                # The request is a separate task, because a timeout that cancelled it would end the iteration.
-                asked = self._asked = self._asked or asyncio.ensure_future(_first(self._iterator))
+                # The request is a separate task, because a timeout must not cancel it: that would end the iteration.
+                asked = self._item_request = self._item_request or asyncio.ensure_future(_next_item(self._iterator))
                 await asyncio.wait((asked,))
-                self._asked = None
+                self._item_request = None
                 return _END if asked.cancelled() else to_blocking(self._thread, asked.result())
 
         async def return_item(item: object) -> None:
@@ -320,9 +335,9 @@ class BlockingIterator(Generic[T]):
 
         async def close() -> None:
             self._closed = True
-            if self._asked is not None:
-                self._asked.cancel()
-                await asyncio.wait((self._asked,))
+            if self._item_request is not None:
+                self._item_request.cancel()
+                await asyncio.wait((self._item_request,))
             aclose = getattr(self._iterator, "aclose", None)
             if aclose is not None:
                 await aclose()
@@ -337,7 +352,7 @@ class BlockingIterator(Generic[T]):
         self.close()
 
 
-async def _first(iterator: AsyncIterator[Any]) -> Any:
+async def _next_item(iterator: AsyncIterator[Any]) -> Any:
     return await anext(iterator, _END)
 
 
@@ -356,7 +371,7 @@ def run_in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[.
 
     @functools.wraps(handler)
     async def call(*args: Any) -> Any:
-        # The loop's own threads are not used: a few long handlers would use them up.
+        # The loop's own threads are not used, because a few long handlers would occupy them all.
         loop, context = asyncio.get_running_loop(), copy_context()
         result = loop.create_future()
 
@@ -387,7 +402,7 @@ def run_in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[.
     return call
 
 
-HANDLERS: Final = ("handler", "on_command", "lead")
+HANDLER_PARAMETERS: Final = ("handler", "on_command", "lead")
 """Parameters of recipes and their methods that expect a coroutine function."""
 
 
@@ -409,7 +424,7 @@ def bound_arguments(
         problem = re.sub(r"missing a required (?:[a-z-]+ )?argument: '(\w+)'", r"needs \1", str(error))
         problem = problem.replace("got an unexpected keyword argument", "has no argument")
         raise TypeError(f"{function}() {problem}") from None
-    for name in HANDLERS:
+    for name in HANDLER_PARAMETERS:
         if bound.arguments.get(name) is not None:
             bound.arguments[name] = run_in_thread(thread, bound.arguments[name])
     return bound

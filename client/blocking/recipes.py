@@ -16,13 +16,13 @@ from ..aio.one_shot_event import OneShotEvent
 from ..recipes._owned_node import OwnedNode
 from ..recipes.multilock import MultiLease
 from ..recipes.rwlock import ReadLock, WriteLock
-from .proxy import DEFAULTS, WRAPPED, Blocking, blocking_class, bound_arguments
+from .proxy import BLOCKING_DEFAULTS, PROXIED_TYPES, Blocking, blocking_class, bound_arguments
 from .thread_client import ThreadClient
 
 _LEASES: Final = ("DurableLease", "QueueEntry", "Lease")
 """Classes that recipes return, and that programs do not instantiate."""
 RECIPES: Final = tuple(
-    name for name in recipes.__all__ if issubclass(getattr(recipes, name), WRAPPED) and name not in _LEASES
+    name for name in recipes.__all__ if issubclass(getattr(recipes, name), PROXIED_TYPES) and name not in _LEASES
 )
 """The names of the recipes."""
 
@@ -35,7 +35,7 @@ class _Recipe:
     def __init__(self, client: ThreadClient[Any], *args: Any, **options: Any) -> None:
         recipe = self.asyncio_class
         signature = inspect.signature(recipe)
-        options = {name: value for name, value in DEFAULTS.items() if name in signature.parameters} | options
+        options = {name: value for name, value in BLOCKING_DEFAULTS.items() if name in signature.parameters} | options
         if not isinstance(client, ThreadClient):
             is_async = isinstance(client, async_client.Client)
             hint = "; for an asyncio client use zoolet.client.recipes" if is_async else ""
@@ -53,7 +53,7 @@ for _name in recipes.__all__:  # recipes.pyi, which `make faces` writes, has the
     _asyncio = getattr(recipes, _name)
     if _name in RECIPES:
         _asyncio = blocking_class(_asyncio, _Recipe)
-    elif issubclass(_asyncio, WRAPPED):
+    elif issubclass(_asyncio, PROXIED_TYPES):
         _asyncio = blocking_class(_asyncio)
     globals()[_name] = _asyncio
 

@@ -19,7 +19,7 @@ from ..recipes import Wait as Wait
 from ..recipes._lock_base import OnLost
 from ..recipes.discovery import Strategy
 from ..recipes.lock import Release
-from ..recipes.tree_cache import Cached
+from ..recipes.tree_cache import CachedNode
 from ..serializers import C, Serializer, UndecodableError, V
 from ..wire.backoff import Backoff
 from .client import Client
@@ -70,7 +70,7 @@ __all__ = [
 T = TypeVar("T")
 
 class Lease:
-    """Proof that something is held, until :meth:`release` or until it is lost."""
+    """Proof that a lock or a similar resource is held, until :meth:`release` or until it is lost."""
 
     asyncio_object: Any
     path: str
@@ -81,14 +81,12 @@ class Lease:
     depth: int
     nodes: list[tuple[str, int]]
     def raise_if_lost(self) -> None:
-        """Check that the lease is certainly still held."""
+        """Check that the lease is guaranteed to be still held."""
     def release(self, *, timeout: float | None = ...) -> None:
         """Release the lease, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The error that the server returned for the release, or None. The release is then retried, with delays up
-        to five seconds.
-        """
+        """The error that the server returned for the release, or None."""
     @property
     def released(self) -> bool:
         """Whether the lease was released."""
@@ -98,7 +96,7 @@ class Lease:
     def transaction(self) -> BlockingTransaction[Any]:
         """Return a transaction that the server applies only while this lease is held."""
     def valid_for(self) -> float:
-        """Return how many seconds the lease is certainly still held if the server sends nothing more."""
+        """Return the number of seconds that the lease is guaranteed to be held, even without further replies."""
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -110,9 +108,9 @@ class Barrier:
     asyncio_object: Any
     def __init__(self, client: Client[Any], path: str) -> None: ...
     def create(self, *, timeout: float | None = ...) -> bool:
-        """Create the barrier; return False if it already existed."""
+        """Create the barrier. Return False if it already existed."""
     def remove(self, *, timeout: float | None = ...) -> bool:
-        """Remove the barrier; return False if it did not exist."""
+        """Remove the barrier. Return False if it did not exist."""
     def wait(self, timeout: float | None = ...) -> None:
         """Wait until the barrier is removed."""
 
@@ -123,8 +121,8 @@ class ChildrenCache(Generic[V]):
 
     asyncio_object: Any
     def __init__(self, client: Client[V], path: str, *, limit: int = ...) -> None: ...
-    def changes(self) -> BlockingIterator[Mapping[str, Cached[V]]]:
-        """Yield the current content, and again after each change. Several quick changes may be merged."""
+    def changes(self) -> BlockingIterator[Mapping[str, CachedNode[V]]]:
+        """Yield the current content, and again after each change. Several quick changes may be combined."""
     @property
     def errors(self) -> Mapping[str, UndecodableError]:
         """Read-only live view of the errors of nodes whose values cannot be read, by path."""
@@ -132,7 +130,7 @@ class ChildrenCache(Generic[V]):
     def errors_by_name(self) -> Mapping[str, UndecodableError]:
         """Errors of the children whose values cannot be read, by name."""
     @property
-    def nodes(self) -> Mapping[str, Cached[V]]:
+    def nodes(self) -> Mapping[str, CachedNode[V]]:
         """Read-only live view of the nodes, by path."""
     @property
     def stats(self) -> Mapping[str, Stat]:
@@ -158,11 +156,11 @@ class Config(Generic[C]):
         self: Config[T | None], client: Client[Any], path: str, default: None = ..., *, serializer: Serializer[T]
     ) -> None: ...
     def changes(self) -> BlockingIterator[C]:
-        """Yield the current content, and again after each change. Several quick changes may be merged."""
+        """Yield the current content, and again after each change. Several quick changes may be combined."""
     @property
     def error(self) -> UndecodableError | None:
-        """Error of the serializer for the latest value, or None; ``value`` is the last readable one. Raises as
-        ``value`` does.
+        """Error of the serializer for the latest value, or None. If it is set, ``value`` is the last readable
+        value.
         """
     def publish(self, value: C, version: int | None = ..., *, timeout: float | None = ...) -> None:
         """Replace the value."""
@@ -170,9 +168,9 @@ class Config(Generic[C]):
         """Read the node now, so that this client's earlier writes are visible afterwards."""
     @property
     def stat(self) -> Stat | None:
-        """Stat of the node; None if the node does not exist. Raises as ``value`` does."""
+        """Stat of the node; None if the node does not exist."""
     def update(self, change: Callable[[C], C], *, timeout: float | None = ...) -> tuple[C, Stat]:
-        """Replace the value, or the default, by the result of *change*. Retry if another client changes it first."""
+        """Replace the value, or the default, with the result of *change*. Retry if the value has changed since."""
     @property
     def value(self) -> C:
         """Value of the node; None if the node does not exist."""
@@ -192,12 +190,12 @@ class Counter:
     def add(self, amount: int = ..., *, timeout: float | None = ...) -> int:
         """Add to the number, and return the sum."""
     def change(self, how: Callable[[int], int], *, timeout: float | None = ...) -> int:
-        """Replace the number with the result of a function, and return it. Raises as :meth:`add`."""
+        """Replace the number with the result of a function, and return the new number."""
     def value(self, *, timeout: float | None = ...) -> int:
-        """Return the number, read from the server; *start* if the node does not exist."""
+        """Read the number from the server, and return it. If the node does not exist, return *start*."""
 
 class Discovery:
-    """Registers service instances, and picks one for each request."""
+    """A registry of service instances that picks an instance for each request."""
 
     asyncio_object: Any
     def __init__(self, client: Client[Any], path: str, *, stop_timeout: float = ...) -> None: ...
@@ -219,9 +217,7 @@ class Discovery:
     ) -> None: ...
 
 class DoubleBarrier:
-    """Starts when enough members arrive, ends when all are done: ``async with DoubleBarrier(zk, "/step", 3):
-    ...``.
-    """
+    """A barrier at which members start and finish together: ``async with DoubleBarrier(zk, "/step", 3): ...``."""
 
     asyncio_object: Any
     def __init__(
@@ -241,8 +237,8 @@ class DoubleBarrier:
     ) -> None: ...
 
 class DurableLease(Lease):
-    """The lease of a durable lock. It is renewed in the background. It is lost when another client takes over the
-    lock, or when the server has applied no renewal within the TTL, but not when a session ends.
+    """The lease of a durable lock, which is renewed in the background. It is lost when another client takes over
+    the lock, or when the server has applied no renewal within the TTL, but not when a session ends.
     """
 
     asyncio_object: Any
@@ -254,14 +250,12 @@ class DurableLease(Lease):
     depth: int
     nodes: list[tuple[str, int]]
     def raise_if_lost(self) -> None:
-        """Check that the lease is certainly still held."""
+        """Check that the lease is guaranteed to be still held."""
     def release(self, *, timeout: float | None = ...) -> None:
         """Release the lease, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The error that the server returned for the release, or None. The release is then retried, with delays up
-        to five seconds.
-        """
+        """The error that the server returned for the release, or None."""
     @property
     def released(self) -> bool:
         """Whether the lease was released."""
@@ -271,7 +265,7 @@ class DurableLease(Lease):
     def transaction(self) -> BlockingTransaction[Any]:
         """Return a transaction that the server applies only while this lease is held."""
     def valid_for(self) -> float:
-        """Return how many seconds the lease is certainly still held if the server sends nothing more."""
+        """Return the number of seconds that the lease is guaranteed to be held, even without further replies."""
     def __enter__(self) -> DurableLease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -298,18 +292,16 @@ class DurableLock:
     def acquire(self, timeout: float | None = ...) -> DurableLease:
         """Wait until the lock is free, or was not renewed for its TTL, and acquire it."""
     def attempt(self, *, timeout: float | None = ...) -> DurableLease | None:
-        """Acquire the lock if it is free, or return None. Repeated attempts also detect that the holder no longer
-        renews it.
-        """
+        """Acquire the lock if it is free, and return the lease. Return None if it is not free."""
     def holder(self, *, timeout: float | None = ...) -> Holder | None:
-        """Return the holder, or the last holder if it did not release the lock, or None if the lock is free."""
+        """Return the holder, even if its TTL has passed. Return None if the lock was released or never held."""
     def __enter__(self) -> DurableLease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class Election:
-    """Elects a leader among candidates that follow each other in order."""
+    """An election of a leader among candidates that lead in the order of their arrival."""
 
     asyncio_object: Any
     def __init__(
@@ -323,15 +315,19 @@ class Election:
         on_lost: OnLost = ...,
     ) -> None: ...
     def attempt(self, *, timeout: float | None = ...) -> Lease | None:
-        """Lead if no candidate does, or return None without creating a node."""
+        """Become the leader if no candidate leads, and return the lease. Otherwise create no node, and return
+        None.
+        """
     def candidates(self, *, timeout: float | None = ...) -> list[bytes]:
         """Return the names of the candidates, the leader's first."""
     def lead(self, timeout: float | None = ...) -> Lease:
         """Become a candidate and wait for leadership. To resign, call ``release()`` of the result."""
     def leader(self, *, timeout: float | None = ...) -> bytes | None:
-        """Return the leader's name, or None without a leader."""
+        """Return the leader's name, or None while no candidate leads."""
     def observe(self) -> BlockingIterator[bytes | None]:
-        """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
+        """Yield the leader's name, and yield it again after each change. The name is None while no candidate
+        leads.
+        """
     def run(self, lead: Callable[..., Any], *, timeout: float | None = ...) -> None:
         """Lead whenever elected, in new sessions and after each loss, until this call is cancelled."""
     def __enter__(self) -> Lease: ...
@@ -368,7 +364,9 @@ class Lock:
     def is_free(self, *, timeout: float | None = ...) -> bool:
         """Return whether :meth:`acquire` would succeed without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
-        """Request every holder to release the lock, and return whether it is held. Holders may ignore the request."""
+        """Request every holder to release the lock. Return whether the lock is held. Holders may ignore the
+        request.
+        """
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -380,7 +378,7 @@ class LockTable:
     asyncio_object: Any
     def __init__(self, client: Client[Any], path: str) -> None: ...
     def deadlocks(self, *, timeout: float | None = ...) -> list[list[Wait]]:
-        """Return the cycles of clients that wait for each other, each as a list. A cycle never resolves by itself."""
+        """Return the deadlocks: cycles of clients that wait for each other. A cycle never resolves by itself."""
     def read(self, *, timeout: float | None = ...) -> list[LockStatus]:
         """Return the locks, sorted by path. Each is a consistent snapshot, but not all are from the same moment."""
 
@@ -390,13 +388,13 @@ class LockingQueue(Generic[V]):
     asyncio_object: Any
     def __init__(self, client: Client[V], path: str, *, retry: Backoff = ...) -> None: ...
     def acquire(self, timeout: float | None = ...) -> QueueEntry[V]:
-        """Acquire the first entry that has no consumer and no delay, or wait for one."""
+        """Acquire the first entry that has no consumer and no delay, or wait for such an entry."""
     def dead(self, *, timeout: float | None = ...) -> dict[str, V | None]:
-        """Return the dead entries: their values by name, None for unreadable ones."""
+        """Return the values of the dead entries by name. The value of an unreadable entry is None."""
     def get(self, timeout: float | None = ...) -> V:
         """Acquire the first entry, acknowledge it and return its value."""
     def get_nowait(self, *, timeout: float | None = ...) -> V:
-        """Consume the first entry without waiting for one."""
+        """Consume the first entry, and return its value. Do not wait for an entry if the queue is empty."""
     def put(self, value: V, priority: int = ..., *, key: str | None = ..., timeout: float | None = ...) -> str:
         """Put a value, and return the entry's name."""
     def requeue(self, name: str, *, timeout: float | None = ...) -> None:
@@ -405,7 +403,7 @@ class LockingQueue(Generic[V]):
         """Return the number of entries."""
 
 class Master:
-    """Assigns tasks: ``async with Master(zk, "/jobs", "m-1") as master: name = await master.submit({"do":
+    """A master that assigns tasks: ``async with Master(zk, "/jobs") as master: await master.submit({"do":
     "this"})``.
     """
 
@@ -414,15 +412,13 @@ class Master:
     active: OneShotEvent
     leadership: Lease | None
     def command(self, value: Any, timeout: float | None = ...) -> dict[str, Any]:
-        """Send a command to all running workers, and wait until each one has acknowledged it or stopped running."""
+        """Send a command to all running workers, and wait until each has acknowledged it or has stopped."""
     def forget(self, task: str, *, timeout: float | None = ...) -> None:
-        """Delete a task's result."""
+        """Delete a task's result, if it exists. Its key can then be submitted again."""
     def progress(self, task: str) -> BlockingIterator[Any]:
         """Yield the progress reports of the task's worker, until there is a result."""
     def result(self, task: str, timeout: float | None = ...) -> Any:
-        """Wait for a task's result: a dict with ``worker`` and ``result`` or ``error``. ``worker`` is missing if
-        the task could not be read.
-        """
+        """Wait for a task's result, and return it: a dict with ``worker``, and with ``result`` or ``error``."""
     def submit(self, task: Any, *, key: str | None = ..., timeout: float | None = ...) -> str:
         """Submit a task, and return its name."""
     def workers(self, *, timeout: float | None = ...) -> dict[str, Any]:
@@ -446,7 +442,7 @@ class MultiLease(Lease):
     depth: int
     nodes: list[tuple[str, int]]
     def raise_if_lost(self) -> None:
-        """Check that all parts are certainly still held."""
+        """Check that all parts are guaranteed to be still held."""
     def release(self, *, timeout: float | None = ...) -> None:
         """Release the lease, and wait until the server has answered."""
     @property
@@ -461,14 +457,14 @@ class MultiLease(Lease):
     def transaction(self) -> BlockingTransaction[Any]:
         """Return a transaction that the server applies only while this lease is held."""
     def valid_for(self) -> float:
-        """Return how many seconds the lease is certainly still held if the server sends nothing more."""
+        """Return the number of seconds that the lease is guaranteed to be held, even without further replies."""
     def __enter__(self) -> MultiLease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class MultiLock:
-    """Locks several paths together: ``async with MultiLock(zk, ["/a", "/b"]) as lease:``."""
+    """A lock on several paths together: ``async with MultiLock(zk, ["/a", "/b"]) as lease:``."""
 
     asyncio_object: Any
     def __init__(
@@ -483,7 +479,7 @@ class MultiLock:
     def acquire(self, timeout: float | None = ...) -> MultiLease:
         """Wait for all locks, and return their common lease."""
     def attempt(self, *, timeout: float | None = ...) -> MultiLease | None:
-        """Acquire all locks if they are all free, or keep none and return None."""
+        """Acquire all locks if they are all free, and return their lease. Otherwise keep no lock, and return None."""
     def __enter__(self) -> MultiLease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -495,17 +491,17 @@ class NodeCache(Generic[C]):
     asyncio_object: Any
     def __init__(self: NodeCache[T | None], client: Client[T], path: str) -> None: ...
     def changes(self) -> BlockingIterator[C]:
-        """Yield the current content, and again after each change. Several quick changes may be merged."""
+        """Yield the current content, and again after each change. Several quick changes may be combined."""
     @property
     def error(self) -> UndecodableError | None:
-        """Error of the serializer for the latest value, or None; ``value`` is the last readable one. Raises as
-        ``value`` does.
+        """Error of the serializer for the latest value, or None. If it is set, ``value`` is the last readable
+        value.
         """
     def refresh(self, *, timeout: float | None = ...) -> None:
         """Read the node now, so that this client's earlier writes are visible afterwards."""
     @property
     def stat(self) -> Stat | None:
-        """Stat of the node; None if the node does not exist. Raises as ``value`` does."""
+        """Stat of the node; None if the node does not exist."""
     @property
     def value(self) -> C:
         """Value of the node; None if the node does not exist."""
@@ -515,7 +511,7 @@ class NodeCache(Generic[C]):
     ) -> None: ...
 
 class NodeElection:
-    """Elects a leader of unordered candidates: ``async with NodeElection(zk, "/leader", b"host-1") as
+    """An election among unordered candidates: ``async with NodeElection(zk, "/leader", b"host-1") as
     leadership:``.
     """
 
@@ -524,13 +520,17 @@ class NodeElection:
         self, client: Client[Any], path: str, name: bytes = ..., *, timeout: float | None = ..., on_lost: OnLost = ...
     ) -> None: ...
     def attempt(self, *, timeout: float | None = ...) -> OwnedNode | None:
-        """Lead if no candidate does, or return None without creating a node."""
+        """Become the leader if no candidate leads, and return the lease. Otherwise create no node, and return
+        None.
+        """
     def lead(self, timeout: float | None = ...) -> OwnedNode:
         """Become a candidate and wait for leadership. To resign, call ``release()`` of the result."""
     def leader(self, *, timeout: float | None = ...) -> bytes | None:
-        """Return the leader's name, or None without a leader."""
+        """Return the leader's name, or None while no candidate leads."""
     def observe(self) -> BlockingIterator[bytes | None]:
-        """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
+        """Yield the leader's name, and yield it again after each change. The name is None while no candidate
+        leads.
+        """
     def run(self, lead: Callable[..., Any], *, timeout: float | None = ...) -> None:
         """Lead whenever elected, in new sessions and after each loss, until this call is cancelled."""
     def __enter__(self) -> OwnedNode: ...
@@ -539,7 +539,7 @@ class NodeElection:
     ) -> None: ...
 
 class OneShotEvent:
-    """An event that happens once. ``await`` returns its reason; ``is_set()``, or its truth value, is its state."""
+    """An event that happens once. ``await`` returns its reason. The truth value shows whether it has happened."""
 
     asyncio_object: Any
     reason: str
@@ -572,14 +572,12 @@ class OwnedNode(Lease):
     depth: int
     nodes: list[tuple[str, int]]
     def raise_if_lost(self) -> None:
-        """Check that the lease is certainly still held."""
+        """Check that the lease is guaranteed to be still held."""
     def release(self, *, timeout: float | None = ...) -> None:
         """Release the lease, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The error that the server returned for the release, or None. The release is then retried, with delays up
-        to five seconds.
-        """
+        """The error that the server returned for the release, or None."""
     @property
     def released(self) -> bool:
         """Whether the lease was released."""
@@ -589,7 +587,7 @@ class OwnedNode(Lease):
     def transaction(self) -> BlockingTransaction[Any]:
         """Return a transaction that the server applies only while this lease is held."""
     def valid_for(self) -> float:
-        """Return how many seconds the lease is certainly still held if the server sends nothing more."""
+        """Return the number of seconds that the lease is guaranteed to be held, even without further replies."""
     def __enter__(self) -> OwnedNode: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -614,7 +612,7 @@ class Party:
     ) -> None: ...
 
 class PersistentEphemeral(Generic[V]):
-    """Keeps an ephemeral node for as long as its program runs: ``async with PersistentEphemeral(zk, "/up/me"):``."""
+    """An ephemeral node that exists while its program runs: ``async with PersistentEphemeral(zk, "/up/me"):``."""
 
     asyncio_object: Any
     def __init__(
@@ -624,9 +622,7 @@ class PersistentEphemeral(Generic[V]):
     def exists(self) -> bool:
         """Whether the node exists, to this client's knowledge."""
     def set(self, value: V | Literal[b""], *, timeout: float | None = ...) -> None:
-        """Change the value of the node, now and whenever it is recreated. If the connection is lost, or the call
-        is cancelled, the value is written in the background as soon as the server can be reached.
-        """
+        """Change the value of the node, now and whenever it is recreated."""
     def __enter__(self) -> PersistentEphemeral[V]: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -638,9 +634,9 @@ class PriorityQueue(Generic[V]):
     asyncio_object: Any
     def __init__(self, client: Client[V], path: str) -> None: ...
     def get(self, timeout: float | None = ...) -> V:
-        """Consume the first entry, or wait for one if the queue is empty."""
+        """Consume the first entry, and return its value. If the queue is empty, wait for an entry."""
     def get_nowait(self, *, timeout: float | None = ...) -> V:
-        """Consume the first entry without waiting for one."""
+        """Consume the first entry, and return its value. Do not wait for an entry if the queue is empty."""
     def put(self, value: V, priority: int = ..., *, key: str | None = ..., timeout: float | None = ...) -> str:
         """Put a value, and return the entry's name."""
     def size(self, *, timeout: float | None = ...) -> int:
@@ -652,9 +648,9 @@ class Queue(Generic[V]):
     asyncio_object: Any
     def __init__(self, client: Client[V], path: str) -> None: ...
     def get(self, timeout: float | None = ...) -> V:
-        """Consume the first entry, or wait for one if the queue is empty."""
+        """Consume the first entry, and return its value. If the queue is empty, wait for an entry."""
     def get_nowait(self, *, timeout: float | None = ...) -> V:
-        """Consume the first entry without waiting for one."""
+        """Consume the first entry, and return its value. Do not wait for an entry if the queue is empty."""
     def put(self, value: V, *, key: str | None = ..., timeout: float | None = ...) -> str:
         """Put a value at the end, and return the entry's name."""
     def size(self, *, timeout: float | None = ...) -> int:
@@ -676,16 +672,14 @@ class QueueEntry(Generic[V]):
     def consume(self, *, timeout: float | None = ...) -> V:
         """Acknowledge the entry, and return its value."""
     def release(self, *, timeout: float | None = ...) -> None:
-        """Put the entry back for another consumer, after the delay of the queue's *retry*. After its last attempt,
-        move it to the dead entries.
-        """
+        """Put the entry back for other consumers. They get it after the delay of the queue's *retry*."""
     def __enter__(self) -> QueueEntry[V]: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class ReadLock:
-    """The readers' side of a :class:`ReadWriteLock`, shared with other readers."""
+    """The lock for readers of a :class:`ReadWriteLock`. Several readers can hold it together."""
 
     asyncio_object: Any
     def __init__(
@@ -713,7 +707,9 @@ class ReadLock:
     def is_free(self, *, timeout: float | None = ...) -> bool:
         """Return whether :meth:`acquire` would succeed without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
-        """Request every holder to release the lock, and return whether it is held. Holders may ignore the request."""
+        """Request every holder to release the lock. Return whether the lock is held. Holders may ignore the
+        request.
+        """
     def take_over(self, writer: Lease, nodes: list[tuple[str, int]]) -> Lease:
         """Return the lease of a reader whose nodes have replaced the nodes of *writer*."""
     def __enter__(self) -> Lease: ...
@@ -744,12 +740,12 @@ class ReadWriteLock:
         node.
         """
     def read(self) -> ReadLock:
-        """Return the readers' side."""
+        """Return the lock for readers."""
     def write(self) -> WriteLock:
-        """Return the writers' side."""
+        """Return the lock for writers."""
 
 class Semaphore:
-    """Limits the number of simultaneous holders: ``async with Semaphore(zk, "/pool", 3) as lease:``."""
+    """A limit on the number of simultaneous holders: ``async with Semaphore(zk, "/pool", 3) as lease:``."""
 
     asyncio_object: Any
     def __init__(
@@ -766,9 +762,7 @@ class Semaphore:
     def acquire(self, timeout: float | None = ..., *, count: int = ...) -> Lease:
         """Wait for a lease, or for *count* leases that are acquired and released as one."""
     def attempt(self, *, count: int = ..., timeout: float | None = ...) -> Lease | None:
-        """Acquire a lease, or several, if they are free and no client waits. Otherwise return None; no node is
-        created unless another client was faster in the meantime.
-        """
+        """Acquire a lease, or *count* leases, if they are free and no client waits. Otherwise return None."""
     def holders(self, *, timeout: float | None = ...) -> list[str]:
         """Return the paths of the held leases."""
     def resize(self, leases: int, *, timeout: float | None = ...) -> None:
@@ -795,9 +789,7 @@ class SemaphoreLock:
     def acquire(self, timeout: float | None = ..., *, count: int = ...) -> Lease:
         """Wait for a lease, or for *count* leases that are acquired and released as one."""
     def attempt(self, *, count: int = ..., timeout: float | None = ...) -> Lease | None:
-        """Acquire a lease, or several, if they are free and no client waits. Otherwise return None; no node is
-        created unless another client was faster in the meantime.
-        """
+        """Acquire a lease, or *count* leases, if they are free and no client waits. Otherwise return None."""
     def holders(self, *, timeout: float | None = ...) -> list[str]:
         """Return the paths of the held leases."""
     def resize(self, leases: int, *, timeout: float | None = ...) -> None:
@@ -814,13 +806,13 @@ class TreeCache(Generic[V]):
 
     asyncio_object: Any
     def __init__(self, client: Client[V], path: str, *, limit: int = ...) -> None: ...
-    def changes(self) -> BlockingIterator[Mapping[str, Cached[V]]]:
-        """Yield the current content, and again after each change. Several quick changes may be merged."""
+    def changes(self) -> BlockingIterator[Mapping[str, CachedNode[V]]]:
+        """Yield the current content, and again after each change. Several quick changes may be combined."""
     @property
     def errors(self) -> Mapping[str, UndecodableError]:
         """Read-only live view of the errors of nodes whose values cannot be read, by path."""
     @property
-    def nodes(self) -> Mapping[str, Cached[V]]:
+    def nodes(self) -> Mapping[str, CachedNode[V]]:
         """Read-only live view of the nodes, by path."""
     def __enter__(self) -> TreeCache[V]: ...
     def __exit__(
@@ -828,9 +820,7 @@ class TreeCache(Generic[V]):
     ) -> None: ...
 
 class TryLock:
-    """A lock without a queue: ``lease = await TryLock(zk, "/jobs/nightly").attempt()``, which is None if it is
-    held.
-    """
+    """A lock without a queue: ``lease = await TryLock(zk, "/jobs/nightly").attempt()``."""
 
     asyncio_object: Any
     def __init__(
@@ -839,14 +829,14 @@ class TryLock:
     def acquire(self, timeout: float | None = ...) -> OwnedNode:
         """Wait until the lock is free, and acquire it."""
     def attempt(self, *, timeout: float | None = ...) -> OwnedNode | None:
-        """Acquire the lock if it is free, or return None."""
+        """Acquire the lock if it is free, and return the lease. Return None if it is not free."""
     def __enter__(self) -> OwnedNode: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class TwoPhaseCommit:
-    """An action that all sites carry out, or none of them."""
+    """An action that either all sites carry out or none do."""
 
     asyncio_object: Any
     def __init__(self, client: Client[Any], path: str) -> None: ...
@@ -863,16 +853,12 @@ class TwoPhaseCommit:
     def propose(self, value: Any, sites: Sequence[str], *, timeout: float | None = ...) -> None:
         """Propose a transaction to the sites."""
     def vote(self, site: str, *, commit: bool, timeout: float | None = ...) -> bool:
-        """Vote once, and return whether this vote counts: another program may have voted abort for this site
-        instead.
-        """
+        """Vote once for a site, and return whether this vote counts."""
     def votes(self, *, timeout: float | None = ...) -> dict[str, str]:
-        """Return the vote of each site: empty, ``commit`` or ``abort``; ``commit done`` or ``abort done`` if the
-        site has acted.
-        """
+        """Return the vote of each site by name: empty, ``commit`` or ``abort``."""
 
 class UniqueId:
-    """Generates unique numbers: ``number = await ids.next()``, different for every caller."""
+    """A generator of unique numbers: ``number = await ids.next()``, different for every caller."""
 
     asyncio_object: Any
     def __init__(self, client: Client[Any], path: str, *, block: int = ...) -> None: ...
@@ -880,7 +866,7 @@ class UniqueId:
         """Return the next number. The first number of a new node is *block*, which is 1 by default."""
 
 class Worker:
-    """Processes tasks: ``async with Worker(zk, "/jobs", "w-1", handler): ...``."""
+    """A worker that processes tasks: ``async with Worker(zk, "/jobs", "w-1", handler): ...``."""
 
     asyncio_object: Any
     def __init__(
@@ -896,14 +882,14 @@ class Worker:
         stop_timeout: float = ...,
     ) -> None: ...
     def report(self, task: str, progress: Any, *, timeout: float | None = ...) -> None:
-        """Publish the progress of a task; the report is deleted when the worker's session ends."""
+        """Publish the progress of a task. The report is deleted when the task or the session of the worker ends."""
     def __enter__(self) -> Worker: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class WriteLock:
-    """The writers' side of a :class:`ReadWriteLock`, held by one writer."""
+    """The lock for writers of a :class:`ReadWriteLock`. Only one writer can hold it."""
 
     asyncio_object: Any
     def __init__(
@@ -931,7 +917,9 @@ class WriteLock:
     def is_free(self, *, timeout: float | None = ...) -> bool:
         """Return whether :meth:`acquire` would succeed without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
-        """Request every holder to release the lock, and return whether it is held. Holders may ignore the request."""
+        """Request every holder to release the lock. Return whether the lock is held. Holders may ignore the
+        request.
+        """
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -46,7 +46,7 @@ class ThreadCall:
         timeout: Time limit in seconds; None for no limit.
         undo: Coroutine function that is called with a result that the thread does not receive; None to do nothing.
         caller: The caller, and its thread.
-        undoing: Set that keeps references to the tasks that run *undo*.
+        undo_tasks: Set that keeps references to the tasks that run *undo*.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class ThreadCall:
         timeout: float | None,
         undo: Undo[Any] | None,
         caller: tuple[object, threading.Thread],
-        undoing: set[asyncio.Task[Any]],
+        undo_tasks: set[asyncio.Task[Any]],
     ) -> None:
         self._do = do
         self._timeout = timeout
         self._undo = undo
         self._caller = caller
-        self._undoing = undoing
-        self._waiting = threading.Lock()  # not an Event: a signal that interrupts its wait() would block its set()
-        self._waiting.acquire()
+        self._undo_tasks = undo_tasks
+        self._done_lock = threading.Lock()  # not an Event: a signal that interrupts its wait() would block its set()
+        self._done_lock.acquire()
         self._task: asyncio.Task[Any] | None = None
-        self._over = self._abandoned = self._limited = False
+        self._is_done = self._abandoned = self._limited = False
         self.has_failed = False
         """Whether the waiting thread received an error of the call. Other errors come from signal handlers."""
         self._result: Any = None
@@ -75,9 +75,9 @@ class ThreadCall:
 
     def start(self) -> None:
         """Start the call, unless it was started or abandoned."""
-        if self._task is None and not self._abandoned and not self._over:
+        if self._task is None and not self._abandoned and not self._is_done:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="zoolet-client-call")
-            self._task.add_done_callback(self._ended)
+            self._task.add_done_callback(self._on_ended)
             if self._limited:
                 self.limit()
 
@@ -91,7 +91,7 @@ class ThreadCall:
         finally:
             del callers[task], task  # the task refers to the error, and the error to this variable
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_ended(self, task: asyncio.Task[Any]) -> None:
         if self._task is None:  # abandon() has called this before
             return
         self._task = None  # otherwise the waiting thread would free the task, which could lose an interrupt
@@ -106,10 +106,10 @@ class ThreadCall:
 
     def finish(self, result: Any, error: BaseException | None) -> None:
         """Store the result or the error, and wake the waiting thread."""
-        if not self._over:
-            self._result, self._error, self._over = result, error, True
+        if not self._is_done:
+            self._result, self._error, self._is_done = result, error, True
             with contextlib.suppress(RuntimeError):  # the waiting thread and the ending loop may both do this
-                self._waiting.release()
+                self._done_lock.release()
 
     def abandon(self) -> None:
         """Cancel or undo the call, because a signal interrupted the wait."""
@@ -119,21 +119,21 @@ class ThreadCall:
         if self._task is None:
             self._start_undo()
         elif self._task.done():
-            self._ended(self._task)  # now, because the next call of the thread must find everything undone
+            self._on_ended(self._task)  # immediately, because the undo must start before the next call of the thread
         else:
             self._task.cancel()
 
     def _start_undo(self) -> None:
-        if self._undo is not None and self._over and self._error is None:
-            start_task(partial(self._undo, self._result), self._undoing)
+        if self._undo is not None and self._is_done and self._error is None:
+            start_task(partial(self._undo, self._result), self._undo_tasks)
 
     def limit(self) -> None:
-        """Cancel the call after :data:`INTERRUPT_TIMEOUT`, because a signal interrupted the wait."""
+        """Cancel the call after :data:`INTERRUPT_TIMEOUT` seconds, because a signal interrupted the wait."""
         self._limited = True
         if self._task is not None:
             self._task.get_loop().call_later(INTERRUPT_TIMEOUT, self._task.cancel)
 
-    # --- in the thread that waits ---
+    # --- in the waiting thread ---
 
     def wait(self) -> Any:
         """Wait for the result, and return it. If a signal interrupts the wait, this can be called again.
@@ -141,8 +141,8 @@ class ThreadCall:
         Raises:
             BaseException: The error of the call.
         """
-        if not self._over:  # otherwise the lock may have been acquired before the interrupt
-            self._waiting.acquire()
+        if not self._is_done:  # after the end, an interrupted wait may already have acquired the lock
+            self._done_lock.acquire()
         if self._error is not None:
             self.has_failed = True
             try:
@@ -167,7 +167,7 @@ async def _run_with_limit(do: Callable[[], Coroutine[Any, Any, T]], seconds: flo
 
 
 def start_task(do: Callable[[], Coroutine[Any, Any, object]], tasks: set[asyncio.Task[Any]]) -> None:
-    """Run a coroutine in the background, in the current loop, and log its error."""
+    """Run a coroutine in the background, in the current loop, and log its error unless the client was closed."""
 
     def over(task: asyncio.Task[Any]) -> None:
         tasks.discard(task)

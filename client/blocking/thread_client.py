@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self,
 
 from ...protocol.errors import ClosedError, ConnectionLossError, ThrottledOpError
 from .. import client as async_client
-from ..aio.blocks import Block, Kind, ends_block, entered_block
+from ..aio.blocks import Block, ExceptionKind, ends_block, entered_block
 from ..serializers import V
 from ..wire.arguments import checked_retry
 from ..wire.backoff import Backoff
@@ -22,7 +22,7 @@ from .loop_thread import LoopThread
 from .proxy import Blocking
 
 T = TypeVar("T")
-DIRECT: Final = frozenset(
+DIRECT_MEMBERS: Final = frozenset(
     """
     add_chroot last_reason last_zxid serializer session_id session_password session_timeout state strip_chroot
     terminal_error transaction watch watch_children watch_data watch_exists with_acl with_operation_timeout
@@ -33,11 +33,11 @@ DIRECT: Final = frozenset(
 
 
 class BlockingStates(Iterator[State]):
-    """An iterator over the states of a client that skips none, even if a signal interrupts it."""
+    """An iterator over all states of a client. It skips no state, even if a signal interrupts it."""
 
     def __init__(self, thread: LoopThread, client: async_client.Client[Any]) -> None:
         self._thread = thread
-        # In the loop, because no state may be missed between the first one and the later ones.
+        # This runs in the loop, where the state cannot change between reading it and registering the listener.
         self._states = thread.call(client.states) if thread.running else client.states()
 
     def __next__(self) -> State:
@@ -50,7 +50,7 @@ class BlockingStates(Iterator[State]):
 
         try:
             state = self._thread.run(ask, undo=return_state)
-        except ClosedError:  # the loop has stopped
+        except ClosedError:  # the loop has stopped, so it no longer changes the states
             state = self._states.next_nowait()
         if state is None:
             raise StopIteration
@@ -58,7 +58,7 @@ class BlockingStates(Iterator[State]):
 
 
 class ThreadClient(Blocking, Generic[V]):
-    """A client that runs an asyncio client in a separate thread; arguments as for :class:`zoolet.client.Client`."""
+    """A client that runs an asyncio client, created with the same arguments, in a separate thread."""
 
     asyncio_object: async_client.Client[V]
 
@@ -91,10 +91,10 @@ class ThreadClient(Blocking, Generic[V]):
     # --- start and close ---
 
     def start(self, *, wait: bool = True) -> None:
-        """Connect; ``with`` does this.
+        """Connect to a server. ``with`` calls this method.
 
         Args:
-            wait: Whether to wait for the connection. Without it, the client connects in the background, and each
+            wait: Whether to wait for the connection. If False, the client connects in the background, and each
                 operation waits for the connection, at most for its operation timeout.
 
         Raises:
@@ -110,16 +110,16 @@ class ThreadClient(Blocking, Generic[V]):
             raise
 
     def close(self) -> None:
-        """Close the session and the connection; ``with`` does this."""
+        """Close the session and the connection, and stop the thread. ``with`` calls this method at the end."""
         if self._thread.is_current:  # in a finalizer that the garbage collector runs in this thread
             self._thread.post(self._thread.close)
         elif self._thread.running:
             try:
-                with contextlib.suppress(ClosedError):  # another thread has just closed the client
+                with contextlib.suppress(ClosedError):  # a different thread may have closed the client
                     self._thread.run_to_completion(self._thread.close)
             finally:
                 self._thread.stop()
-        elif self._thread.alive:  # it is just starting, or was stopped by an interrupt
+        elif self._thread.alive:  # the thread is still starting, or an interrupt stopped it
             self._thread.stop()
 
     def __enter__(self) -> Self:
@@ -130,7 +130,9 @@ class ThreadClient(Blocking, Generic[V]):
         return self
 
     @ends_block
-    def __exit__(self, block: Block, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, block: Block, kind: ExceptionKind, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
         self._thread.unwatch(block)
 
@@ -170,12 +172,13 @@ class ThreadClient(Blocking, Generic[V]):
         return self.run(lambda: do(self.asyncio_client), timeout)
 
     def states(self) -> Iterator[State]:
-        """Iterate the states, starting with the current one. No state is skipped, and CLOSED is the last."""
+        """Iterate over the states, starting with the current one. No state is skipped, and CLOSED is the last."""
         return BlockingStates(self._thread, self.asyncio_client)
 
     def retry(self, do: Callable[[], T], backoff: Backoff | None = None) -> T:
-        """Repeat a call while the connection is lost or the server is too busy. Use this only for calls that may be
-        applied twice.
+        """Repeat a call while the connection is lost or the server is too busy.
+
+        Use this only for calls that may be applied twice.
 
         Args:
             do: Function that makes the call. It is called for each attempt.

@@ -3,7 +3,7 @@
 A recipe is a class that uses a client and the znodes at a path. Its docstring lists the znodes, guarantees and limits.
 """
 
-# get_type_hints looks names up in the module of the class: Any for Instance, Rule for Lock
+# Any and Rule are imported for get_type_hints, which looks up the annotations of Instance and Lock in this module.
 from typing import Any as Any
 
 from ...protocol.deadlocks import LockEntry, LockStatus, Wait

@@ -15,9 +15,12 @@ from ..wire.arguments import checked_choice
 D = TypeVar("D")
 F = TypeVar("F", bound="FollowingRecipe[Any]")
 S = TypeVar("S", bound="SupervisedRecipe[Any]")
-_NAMINGS_OF: Final[dict[Namings, tuple[Naming, ...]]] = {**{naming: (naming,) for naming in NAMINGS}, "both": NAMINGS}
+_NAMINGS_BY_CHOICE: Final[dict[Namings, tuple[Naming, ...]]] = {
+    **{naming: (naming,) for naming in NAMINGS},
+    "both": NAMINGS,
+}
 STOP_TIMEOUT: Final = 1.0
-"""Default time in seconds to wait for the server when a block is left. The nodes end with the session anyway."""
+"""Default time in seconds to wait for the server when a block is left. The session's end deletes the nodes anyway."""
 
 INTERNAL: Final = frozenset(
     """
@@ -29,7 +32,7 @@ INTERNAL: Final = frozenset(
 
 
 def checked_client(client: BaseClient[C]) -> BaseClient[C]:
-    """Return the client that a recipe uses: it retries requests that the server was too busy to execute.
+    """Return a view of *client* for a recipe. It retries requests that the server was too busy to try.
 
     Raises:
         TypeError: *client* is not an asyncio client.
@@ -51,13 +54,13 @@ def checked_naming(naming: Naming) -> Naming:
 
 
 def resolve_namings(naming: Namings) -> tuple[Naming, ...]:
-    """Return the list of namings that *naming* stands for.
+    """Return the namings that *naming* stands for: the naming itself, or all for ``both``.
 
     Raises:
         ValueError: The naming is unknown.
     """
-    checked_choice("naming", naming, _NAMINGS_OF)
-    return _NAMINGS_OF[naming]
+    checked_choice("naming", naming, _NAMINGS_BY_CHOICE)
+    return _NAMINGS_BY_CHOICE[naming]
 
 
 class Recipe(Generic[C]):
@@ -80,18 +83,18 @@ class Recipe(Generic[C]):
     def __dir__(self) -> list[str]:
         return [name for name in object.__dir__(self) if name not in INTERNAL]
 
-    def _not_entered(self) -> RuntimeError:
+    def _not_entered_error(self) -> RuntimeError:
         """Return the error for calls that only work inside the block."""
         name = f"this {type(self).__name__} of {self._path}"
         return RuntimeError(f"{name} was not entered; use it inside its `async with` block (`with` for threads)")
 
-    def _at(self, *names: str) -> str:
+    def _child_path(self, *names: str) -> str:
         """Return the path of a descendant node."""
         return paths.join(self._path, "/".join(names))
 
 
 class FollowingRecipe(Recipe, Generic[D]):
-    """A recipe that keeps a copy up to date inside its ``async with`` block."""
+    """A recipe that keeps a copy of its nodes up to date inside its ``async with`` block."""
 
     def __init__(self, client: BaseClient[Any], path: str) -> None:
         super().__init__(client, path)
@@ -106,13 +109,13 @@ class FollowingRecipe(Recipe, Generic[D]):
         raise NotImplementedError
 
     def _check_entered(self) -> None:
-        """Raise an error if the recipe was never entered or has failed: it would stay empty, or unchanged, forever."""
+        """Check that the recipe was entered and has not failed. Otherwise, its data would never change."""
         if not self._follower.is_started:
-            raise self._not_entered()
+            raise self._not_entered_error()
         self._follower.raise_if_failed()
 
     async def changes(self) -> AsyncIterator[D]:
-        """Yield the current content, and again after each change. Several quick changes may be merged.
+        """Yield the current content, and again after each change. Several quick changes may be combined.
 
         Raises:
             Exception: The background task failed, so no further change would be seen.
@@ -123,7 +126,7 @@ class FollowingRecipe(Recipe, Generic[D]):
             yield self._current()
 
     async def start(self, block: SupervisedBlock) -> None:
-        """Start inside the block of another recipe. That block fails if this recipe does."""
+        """Start as part of *block*, which belongs to a different recipe and fails if this recipe fails."""
         await self._follower.start(block.fail)
 
     async def stop(self) -> None:
@@ -147,18 +150,18 @@ class SupervisedRecipe(Recipe[C]):
         self._entered = False
 
     def _check_entered(self) -> None:
-        """Raise an error outside of the block, where background tasks would stop and nothing would clean up."""
+        """Check that the recipe is used inside its block. Outside, nothing would stop its tasks or clean up."""
         if not self._entered:
-            raise self._not_entered()
+            raise self._not_entered_error()
 
-    async def _begin(self) -> None:
-        """Start the background tasks."""
+    async def _start_tasks(self) -> None:
+        """Start the background tasks of the block. Subclasses override this."""
 
     async def start(self, block: SupervisedBlock) -> None:
-        """Start inside the block of another recipe. That block fails if this recipe does."""
+        """Start as part of *block*, which belongs to a different recipe and fails if this recipe fails."""
         self._block = block
         self._entered = True
-        await self._begin()
+        await self._start_tasks()
 
     async def stop(self) -> None:
         """Clean up after the tasks of the block have been cancelled."""
@@ -166,7 +169,7 @@ class SupervisedRecipe(Recipe[C]):
 
     async def __aenter__(self: S) -> S:
         self._client._core.check_open()
-        await self._begin()
+        await self._start_tasks()
         self._entered = True
         self._block.enter()
         return self

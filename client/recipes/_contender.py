@@ -42,12 +42,13 @@ from ..aio.reliable import create_protected, delete_in_background, ensure_contai
 from ..aio.watcher import Watcher
 from ..wire.states import State
 
-GONE: Final = "the node no longer exists (session expired, or node deleted by another client)"
-_MODE: Final = CreateMode.EPHEMERAL_SEQUENTIAL  # a separate name, because a lookup in an enum costs 80 ns (Python 3.11)
-_ENDED: Final = "the session ended while in line"
+NODE_LOST_REASON: Final = "the node no longer exists (session expired, or node deleted by another client)"
+# A separate name, because a lookup in an enum costs 80 ns (Python 3.11).
+_CREATE_MODE: Final = CreateMode.EPHEMERAL_SEQUENTIAL
+_SESSION_ENDED_REASON: Final = "the session ended while in line"
 
 
-class Turn(NamedTuple):
+class WaitTarget(NamedTuple):
     """The contender to wait for.
 
     Args:
@@ -59,19 +60,19 @@ class Turn(NamedTuple):
     last: bool
 
 
-Rule = Callable[[Sequence[NodeName], int], Turn]
-"""Function that is given all contenders in order and the index of its own, and returns the one to wait for."""
+Rule = Callable[[Sequence[NodeName], int], WaitTarget]
+"""Function that receives all contenders in order and the index of the own one, and returns the one to wait for."""
 
 
-def wait_for_predecessor(line: Sequence[NodeName], own: int) -> Turn:
+def wait_for_predecessor(line: Sequence[NodeName], own: int) -> WaitTarget:
     """Return the immediate predecessor as the contender to wait for."""
-    return Turn(line[own - 1], own == 1) if own else Turn(None, True)
+    return WaitTarget(line[own - 1], own == 1) if own else WaitTarget(None, True)
 
 
-def wait_for_writer(line: Sequence[NodeName], own: int) -> Turn:
+def wait_for_writer(line: Sequence[NodeName], own: int) -> WaitTarget:
     """Return the last writer ahead as the contender to wait for."""
     ahead = [node for node in line[:own] if node.row.kind == "write"]
-    return Turn(ahead[-1], len(ahead) == 1) if ahead else Turn(None, True)
+    return WaitTarget(ahead[-1], len(ahead) == 1) if ahead else WaitTarget(None, True)
 
 
 @cache
@@ -85,7 +86,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Contender:
-    """A contender in line.
+    """One contender in the line of a lock or an election.
 
     Args:
         client: Client whose session owns the node, with the serializer ``raw``.
@@ -95,7 +96,7 @@ class Contender:
         kinds: Kinds that it contends with.
         rule: Function that returns the contender to wait for.
         data: Data of the node, as bytes.
-        levels: Number of nodes above it that are containers.
+        levels: Number of ancestors of the node that become containers, starting with the parent.
 
     Attributes:
         node: Path of its node; empty before :meth:`enter` and after :meth:`leave`.
@@ -125,7 +126,7 @@ class Contender:
         self._levels = levels
         self._prefix = prefix(naming, kind, client._core.new_uuid())
         self._listed: list[str] | None = None
-        self._seen_at = 0  # zxid of the latest list or event
+        self._seen_zxid = 0  # zxid of the latest list or event
         self._lacks_parent = False  # whether the parent was missing, and is created together with the node
         self._name = ""  # name of its node
         self._watch: Watcher | None = None
@@ -140,7 +141,7 @@ class Contender:
         return self._prefix in path
 
     def server_time(self) -> float | None:
-        """Return the current time of the server's clock, in seconds since the epoch, or None before it has a node."""
+        """Return the current time of the server's clock, in seconds since the epoch; None until the node exists."""
         offset, loop = self._clock_offset, self._client._core.loop
         return None if offset is None or loop is None else offset + loop.time()
 
@@ -152,9 +153,9 @@ class Contender:
         self._clock_offset = stat.ctime / 1000 - loop.time()
 
     def on_state(self, state: State) -> None:
-        """Receive the client's state: the place in line is lost with the session."""
+        """Make a pending wait fail when the session ends, because the place in line is lost with it."""
         if self._watch is not None and state in (State.LOST, State.CLOSED):
-            expired = SessionExpiredError(self._path, _ENDED)
+            expired = SessionExpiredError(self._path, _SESSION_ENDED_REASON)
             self._watch._fail(expired if state is State.LOST else ClosedError(self._path))
 
     async def enter(self) -> None:
@@ -171,19 +172,19 @@ class Contender:
         if not self.czxid:  # the reply was lost, and the node was found by its prefix
             stat = await client.exists(node)
             if stat is None:
-                raise SessionExpiredError(node, GONE)
+                raise SessionExpiredError(node, NODE_LOST_REASON)
             self._record_node(node, stat, stat.ephemeralOwner)
         if self._listed is None:
-            await self._list()
+            await self._list_contenders()
 
     async def _mark_parent_missing(self, path: str) -> None:
         """Record that the parent is missing. The next attempt creates it together with the node."""
         self._lacks_parent = True
 
-    async def _list(self) -> None:
+    async def _list_contenders(self) -> None:
         listed = self._client.children(self._path)
         self._listed = await listed
-        self._seen_at = listed.zxid
+        self._seen_zxid = listed.zxid
 
     async def _create(self) -> str:
         client, core, path = self._client, self._client._core, self._path
@@ -192,7 +193,7 @@ class Contender:
         acl = OPEN_ACL_UNSAFE if client._acl is None else client._acl
         # The record is encoded here, because the path needs no check: the path of the parent was checked.
         new_path = paths.join(path, self._prefix)
-        body = r.CreateRequest(core.chroot + new_path, self._data, acl, _MODE).encode()
+        body = r.CreateRequest(core.chroot + new_path, self._data, acl, _CREATE_MODE).encode()
         created = client._call(OpCode.CREATE2, body, r.Create2Response.decode, new_path)
         listed = client.children(path)
         try:
@@ -203,8 +204,9 @@ class Contender:
                 names = await listed
             except ZooKeeperError:  # the node exists: the list can be requested again
                 return node
-            if listed.zxid >= self.czxid:  # otherwise the list is older, because a busy server delayed the create
-                self._listed, self._seen_at = names, listed.zxid
+            # A list that is older than the node is ignored. This happens if a busy server delays the create.
+            if listed.zxid >= self.czxid:
+                self._listed, self._seen_zxid = names, listed.zxid
         except BaseException:
             listed.cancel()
             raise
@@ -214,7 +216,7 @@ class Contender:
         return node
 
     async def _create_with_parent(self) -> str | None:
-        """Create the parent, which is missing, and the node in one transaction. Then the node is the first in line.
+        """Create the missing parent and the node in one transaction, which makes the node the first in line.
 
         Returns:
             The node's path; None if the parent exists now.
@@ -244,7 +246,7 @@ class Contender:
                 container = transaction._records[0][1]  # a 3.8 server returns only this Stat
                 assert isinstance(container, r.Create2Response)
                 self._record_node(node, container.stat, session_id)
-                self._listed, self._seen_at = [self._name], self.czxid
+                self._listed, self._seen_zxid = [self._name], self.czxid
                 return node
 
     async def wait(self) -> None:
@@ -255,9 +257,9 @@ class Contender:
         """
         if self._listed != [self._name]:  # most locks have a single contender, which need not wait
             await self._wait_in_line()
-        self.token = self._seen_at or await self.confirm()
+        self.token = self._seen_zxid or await self.confirm()
         if self._client._core.session.id != self._session_id:
-            raise SessionExpiredError(self.node, _ENDED)
+            raise SessionExpiredError(self.node, _SESSION_ENDED_REASON)
 
     async def _wait_in_line(self) -> None:
         line: list[NodeName] | None = None
@@ -267,21 +269,21 @@ class Contender:
             else:  # no node is inserted before an existing one: keep the previous line without the deleted nodes
                 present = set(self._listed or ())
                 line = [node for node in line if node.name in present]
-            turn = self._turn(line)
+            turn = self._wait_target(line)
             if turn.ahead is None or (await self._wait_for(turn.ahead) and turn.last):
                 return
-            await self._list()
+            await self._list_contenders()
 
-    def _turn(self, line: list[NodeName]) -> Turn:
+    def _wait_target(self, line: list[NodeName]) -> WaitTarget:
         """Return the contender to wait for. Nodes after this contender's are removed from the line."""
         own = next((place for place, node in enumerate(line) if node.name == self._name), None)
         if own is None or self._client._core.session.id != self._session_id:
-            raise SessionExpiredError(self.node, GONE)
+            raise SessionExpiredError(self.node, NODE_LOST_REASON)
         del line[own + 1 :]
         return self._rule(line, own)
 
     async def is_free(self) -> bool:
-        """Return whether it would be this contender's turn immediately."""
+        """Return whether it would be this contender's turn immediately if it entered the line now."""
         try:
             names = await self._client.children(self._path)
         except NoNodeError:
@@ -291,8 +293,9 @@ class Contender:
         return self._rule([*line, NodeName("", ROWS[self._naming, self._kind], 0)], len(line)).ahead is None
 
     async def attempt(self) -> bool:
-        """Enter only if it would be this contender's turn immediately, and return whether it is. No node is created if
-        others are ahead.
+        """Enter the line only if it would be this contender's turn immediately. Return whether it is.
+
+        No node is created if other contenders are ahead.
 
         Raises:
             ConnectionLossError: No connection was available in time.
@@ -302,17 +305,17 @@ class Contender:
             return False
         try:
             await self.enter()
-            if self._turn(sort_by_arrival(self._naming, self._kinds, self._listed or ())).ahead is None:
+            if self._wait_target(sort_by_arrival(self._naming, self._kinds, self._listed or ())).ahead is None:
                 await self.wait()
                 return True
-        except BaseException:  # a cancelled task also has to leave the queue
+        except BaseException:  # a cancelled task also has to leave the line
             self.leave()
             raise
         self.leave()  # another contender was faster
         return False
 
     async def _wait_for(self, other: NodeName) -> bool:
-        """Wait until another contender's node changes; return whether it was deleted."""
+        """Wait until the node of a different contender changes. Return whether it was deleted."""
         try:
             async with self._client.watch_data(paths.join(self._path, other.name)) as watch:
                 self._watch = watch
@@ -320,10 +323,10 @@ class Contender:
                     self._listens = True
                     self._client._core.add_listener(self)
                 event = await watch.next()
-                self._seen_at = event.zxid or 0
+                self._seen_zxid = event.zxid or 0
                 return event.type == EventType.NODE_DELETED
         except NoNodeError:
-            self._seen_at = 0
+            self._seen_zxid = 0
             return True
         finally:
             self._watch = None
@@ -336,7 +339,7 @@ class Contender:
         """
         call = self._client.exists(self.node)
         if await call is None:
-            raise SessionExpiredError(self.node, GONE)
+            raise SessionExpiredError(self.node, NODE_LOST_REASON)
         return call.zxid
 
     def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""Helpers for recipes that read what other clients write: one loop for all recipes that report changes."""
+"""Helpers for recipes that follow nodes of other clients: watches, reads, and a loop that reports changes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from ..aio.watcher import Watcher
 from ..wire.states import State
 
 T = TypeVar("T")
-_NOTHING: Final[Any] = object()
+_NO_VALUE: Final[Any] = object()
 
 
 @contextlib.asynccontextmanager
 async def watch_list(client: BaseClient[Any], path: str) -> AsyncIterator[Watcher[list[str] | None]]:
-    """Watch a node's children, or the creation of a missing node, until one event. This creates no node. ``initial``
-    contains the names of the children, or is None if the node does not exist.
+    """Watch a node's children, or the creation of a missing node, until one event.
+
+    ``initial`` contains the names of the children, or is None if the node does not exist. The node is not created.
     """
     async with contextlib.AsyncExitStack() as stack:
         while True:
@@ -40,8 +41,9 @@ async def watch_list(client: BaseClient[Any], path: str) -> AsyncIterator[Watche
 async def observe(
     watch: Callable[[], AbstractAsyncContextManager[Watcher[Any]]], read: Callable[[], Awaitable[T]]
 ) -> AsyncIterator[T]:
-    """Yield the result of *read* now, and after each change if it differs from the last one. Like the caches, this
-    continues after an outage and in a new session.
+    """Yield the result of *read* now, and after each change if the result differs from the previous one.
+
+    Like the caches, this continues after an outage and in a new session.
 
     Args:
         watch: Function that returns a watch that fires once.
@@ -51,7 +53,7 @@ async def observe(
         ClosedError: The client was closed.
         ZooKeeperError: The server refused a request.
     """
-    last: Any = _NOTHING
+    last: Any = _NO_VALUE
     while True:
         try:
             async with watch() as watcher:
@@ -79,18 +81,18 @@ async def read_values(client: BaseClient[Any], path: str, names: list[str]) -> d
 
 
 async def set_shared_number(client: BaseClient[Any], path: str, number: int) -> None:
-    """Write a number for :func:`shared_number`. A missing node is created."""
+    """Write a number for :func:`parse_shared_number`, and create the node if it is missing."""
     await client.ensure_path(path)
     await client.set(path, str(number).encode())
 
 
-def shared_number(path: str, data: bytes, what: str) -> int | None:
+def parse_shared_number(path: str, data: bytes, items: str) -> int | None:
     """Return the number of leases or members in a node's data, or None if the data is empty.
 
     Args:
         path: Path of the node, for the error message.
         data: Data of the node.
-        what: Noun for the counted items, for the error message.
+        items: Noun for the counted items, for the error message.
 
     Raises:
         ValueError: The data is not a number.
@@ -98,16 +100,16 @@ def shared_number(path: str, data: bytes, what: str) -> int | None:
     if not data:
         return None
     if re.fullmatch(rb"0*[1-9][0-9]{0,9}", data) is None:
-        raise ValueError(f"{path}: expected a number of {what}, found {data!r}; call resize() to set the number")
+        raise ValueError(f"{path}: expected a number of {items}, found {data!r}; call resize() to set the number")
     return int(data)
 
 
 class SessionGuard:
-    """Makes a watcher fail when a session ends, because the watcher waits for something in that session alone.
+    """A listener that makes a watcher fail when a session ends, because the event can only occur in that session.
 
     Args:
         client: Client that owns the watcher.
-        watcher: Watcher that shall raise SessionExpiredError.
+        watcher: Watcher that raises SessionExpiredError when the session ends.
         path: Path for the error.
         session_id: Id of the session.
     """
@@ -120,6 +122,6 @@ class SessionGuard:
             watcher._fail(self._error)
 
     def on_state(self, state: State) -> None:
-        """Handle a change of the client's state."""
+        """Make the watcher fail when the session is lost."""
         if state is State.LOST:
             self._watcher._fail(self._error)

@@ -4,22 +4,24 @@ A lease is held as long as its ephemeral node exists. States of a lease, and tra
 
     HELD --release--> RELEASED
       |
-      +--the session ended, or the client was closed
-      +--the server may have expired the session: no request was answered that was sent within the session timeout
-      +--another client deleted the node (watched after 0.05 s, or immediately if revocable) --> LOST, with the reason
-      +--the task that watches the node failed
+      +--> LOST, because:
+           - the session ended, or the client was closed
+           - the server may have expired the session: no request was answered that was sent within the timeout
+           - another client deleted the node (watched after 0.05 s, or immediately if revocable)
+           - the task that watches the node failed
 
 Three detectors run while a lease is held, and call :meth:`Lease._mark_lost`: the client's states
 (:meth:`Lease.on_state`), a timer for the deadline (``_check_deadline``), and a task for each node (``_monitor``).
 SUSPENDED alone changes nothing: the session may still exist, until the deadline.
 
-A lost lease deletes its nodes, unless they ended with the session: the session may live on, and would keep them.
+A lost lease deletes its nodes, unless they ended with the session. Otherwise, a session that still exists would keep
+them.
 
 The invariant: while a lease counts as held, no server can have expired its session, if clocks run at the same rate on
-both machines. This holds because the time is counted from before the server can have received anything, and keeps
-counting while the machine is suspended. A server in read-only mode confirms nothing. A process that is stopped
-(SIGSTOP, a garbage collector, a virtual machine that moves) notices the loss only when it resumes. Work that must be
-correct even then needs the token, or :meth:`Lease.transaction`.
+both machines. This holds because the time counts from the sending of the latest answered request, which the server
+cannot have received earlier. It keeps counting while the machine is suspended. A server in read-only mode confirms
+nothing. A process that is stopped (SIGSTOP, a garbage collector, a virtual machine that moves) notices the loss only
+when it resumes. Work that must be correct even then needs the token, or :meth:`Lease.transaction`.
 """
 
 from __future__ import annotations
@@ -53,15 +55,15 @@ from ._base import INTERNAL
 
 _log = logging.getLogger("zoolet.client")
 NODE_GONE: Final = "its node no longer exists"
-GUARD_AFTER: Final = 0.05
-"""Seconds until the node of a lease is watched: for a shorter lease the watch costs more than it brings."""
-CHECK_EVERY: Final = 1.0
-"""Longest time in seconds between two checks of a lease's deadline."""
-REVOKE: Final = b"__REVOKE__"
+WATCH_DELAY: Final = 0.05
+"""Seconds before the node of a new lease is watched. A shorter lease is not worth the cost of a watch."""
+CHECK_INTERVAL: Final = 1.0
+"""Maximum interval in seconds between checks of a lease's deadline."""
+REVOKE_DATA: Final = b"__REVOKE__"
 """Data of a node whose owner should release it, as written by Curator's Revoker."""
 
-ref_to: Callable[..., weakref.ref[Lease]] = weakref.ref
-"""Makes a weak reference to a lease, with the type of any lease."""
+lease_ref: Callable[..., weakref.ref[Lease]] = weakref.ref
+"""Function that returns a weak reference to a lease, typed for leases of any class."""
 
 
 class LockLostError(Exception):
@@ -82,7 +84,7 @@ class LockLostError(Exception):
 
 
 class Lease:
-    """Proof that something is held, until :meth:`release` or until it is lost.
+    """Proof that a lock or a similar resource is held, until :meth:`release` or until it is lost.
 
     Args:
         client: Client whose session holds the lease.
@@ -105,7 +107,7 @@ class Lease:
         depth: Number of times its holder has entered it.
 
     Keep a reference to the lease while it is held: nothing else refers to it. Dropping a held lease causes a
-    ResourceWarning and a warning in the log, because nothing can release it any more or learn of its loss. It then
+    ResourceWarning and a warning in the log, because the program can no longer release it or learn of its loss. It
     stays held until the session ends. Dropping a lost lease causes the same warnings if the program may not have
     noticed the loss: it neither released the lease, nor read ``lost``, nor received a LockLostError.
     """
@@ -114,10 +116,10 @@ class Lease:
     """Whether the lease remains held when its session ends."""
     _cancels_block = False
     """Whether losing the lease cancels its ``async with`` block, which then raises LockLostError."""
-    _ends = "the session ends"
-    _expired = "the server may have expired the session"
-    _gone = f"{NODE_GONE} (session expired, or node deleted by another client)"
-    _closed = "the client was closed"
+    _end_text = "the session ends"
+    _expired_reason = "the server may have expired the session"
+    _gone_reason = f"{NODE_GONE} (session expired, or node deleted by another client)"
+    _closed_reason = "the client was closed"
     _released = True  # __del__ reads this even if the constructor fails
 
     def __init__(
@@ -136,7 +138,7 @@ class Lease:
         self.lost = OneShotEvent(client._core.loop)
         self._revoked: OneShotEvent | None = None
         self.depth = 1
-        self._held_as: Any = None  # the lock that the lease belongs to
+        self._held_lock: Any = None  # the lock that the lease belongs to
         # The caller that acquired the lease from that lock, and for a blocking client its thread. These are weak
         # references, because the lease may be the result of the task.
         self._owner: Callable[[], object] = _no_referent
@@ -148,7 +150,7 @@ class Lease:
         self._session_id = core.session.id
         self.nodes: list[tuple[str, int]] = [(path, czxid), *more_nodes]
         self._released = False
-        # The requests that delete the nodes of the lost lease; None before it is lost.
+        # The requests that delete the nodes of a lost lease; None until they are made.
         self._deletions: list[asyncio.Future[None]] | None = None
         self._revocable = revocable
         self._exchanging = False
@@ -157,12 +159,12 @@ class Lease:
         self._entered: tuple[CancellableBlock, ...] = ()  # blocks of `async with lease`, oldest first
         # Start with one timer: most leases are released before it fires.
         left = self._time_left()
-        first = 0.0 if revocable else GUARD_AFTER if left > GUARD_AFTER else left
+        first = 0.0 if revocable else WATCH_DELAY if left > WATCH_DELAY else left
         assert core.loop is not None
-        self._timer = core.loop.call_later(first, _start_monitors, ref_to(self))
+        self._timer = core.loop.call_later(first, _start_monitors, lease_ref(self))
         core.add_listener(self)
         if left <= 0:  # this process was suspended when it acquired the lease
-            self._mark_lost(self._expired)
+            self._mark_lost(self._expired_reason)
 
     def __repr__(self) -> str:
         state = "lost" if self.lost._happened else "released" if self._released else "held"
@@ -170,12 +172,12 @@ class Lease:
 
     def __del__(self) -> None:
         if not self._released and self._client._core.is_open:
-            for monitor in self._monitors:  # otherwise they would keep the client alive after it is dropped
+            for monitor in self._monitors:  # a running monitor would keep a dropped client alive
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     monitor.get_loop().call_soon_threadsafe(monitor.cancel)
         if not self._released and not self.lost._noticed:
             message = (
-                f"{self!r} was dropped while held, and stays held until {self._ends}; "
+                f"{self!r} was dropped while held, and stays held until {self._end_text}; "
                 "keep a reference and call release(), or use a with block"
             )
             if self.lost._happened:
@@ -197,7 +199,7 @@ class Lease:
         return self._revoked
 
     def raise_if_lost(self) -> None:
-        """Check that the lease is certainly still held.
+        """Check that the lease is guaranteed to be still held.
 
         Raises:
             LockLostError: The lease was lost or released, or may have been lost.
@@ -205,10 +207,10 @@ class Lease:
         if not self.lost._happened and not self._released and self._time_left() <= 0:
             loop = self._client._core.loop
             if loop is not None and asyncio._get_running_loop() is not loop and loop.is_running():  # in another thread
-                with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
-                    loop.call_soon_threadsafe(self._mark_lost, self._expired)
-                raise self._lost_error(self._expired)
-            self._mark_lost(self._expired)
+                with contextlib.suppress(RuntimeError):  # the loop may have been closed since
+                    loop.call_soon_threadsafe(self._mark_lost, self._expired_reason)
+                raise self._lost_error(self._expired_reason)
+            self._mark_lost(self._expired_reason)
         if self.lost._happened or self._released:
             raise self._lost_error(self.lost.reason or "already released")
 
@@ -218,14 +220,14 @@ class Lease:
         return LockLostError(self.path, reason)
 
     def valid_for(self) -> float:
-        """Return how many seconds the lease is certainly still held if the server sends nothing more."""
-        return 0.0 if self.lost._happened or self._released or self._session_over() else self._time_left()
+        """Return the number of seconds that the lease is guaranteed to be held, even without further replies."""
+        return 0.0 if self.lost._happened or self._released or self._has_session_ended() else self._time_left()
 
     def _time_left(self) -> float:
-        """Return how many seconds remain until a server can end the lease."""
+        """Return the number of seconds until a server may end the lease."""
         return self._client._core.valid_for()
 
-    def _session_over(self) -> bool:
+    def _has_session_ended(self) -> bool:
         return not self._outlives_sessions and self._client._core.session.id != self._session_id
 
     def transaction(self) -> Transaction[Any]:
@@ -246,15 +248,15 @@ class Lease:
         """Return the nodes whose existence proves that the lease is held."""
         return [self.proof_node, *(path for path, _ in self.nodes[1:])]
 
-    # --- losing it ---
+    # --- loss ---
 
     def on_state(self, state: State) -> None:
-        """Handle a change of the client's state."""
+        """Mark the lease as lost when the session ends or the client is closed."""
         if state is State.LOST and not self._outlives_sessions:
             self._mark_lost("the session ended")
         elif state is State.CLOSED:
             self.lost._noticed = True
-            self._mark_lost(self._closed)
+            self._mark_lost(self._closed_reason)
 
     def _mark_lost(self, reason: str) -> None:
         """Record that the lease is lost, unless it was released or lost before."""
@@ -272,20 +274,20 @@ class Lease:
     def _give_up(self) -> None:
         """Delete the nodes of the lost lease, unless they ended with the session."""
         if self._deletions is None and self._client._core.terminal_error is None:
-            self._deletions = [] if self._session_over() else self._delete_nodes()
+            self._deletions = [] if self._has_session_ended() else self._delete_nodes()
 
     def _mark_gone(self) -> None:
         """Record that the node of the lease no longer exists."""
-        self._mark_lost(self._gone)
+        self._mark_lost(self._gone_reason)
 
-    def _begin_block(self, cancels: bool) -> CancellableBlock | None:
+    def _enter_block(self, cancels: bool) -> CancellableBlock | None:
         """Enter a block.
 
         Args:
             cancels: Whether losing the lease cancels the block, which then raises LockLostError.
 
         Returns:
-            The argument for :meth:`_end_block`; None if *cancels* is False.
+            The argument for :meth:`_exit_block`; None if *cancels* is False.
 
         Raises:
             LockLostError: The lease is already lost, so nothing would cancel the block later.
@@ -299,13 +301,13 @@ class Lease:
         self._blocks[block] = None
         return block
 
-    def _end_block(
+    def _exit_block(
         self, block: CancellableBlock, kind: type[BaseException] | None, error: BaseException | None
     ) -> None:
         """Leave a block that is cancelled when the lease, or its successor, is lost.
 
         Raises:
-            LockLostError: The loss cancelled the block, or could not.
+            LockLostError: The lease was lost, and the loss cancelled the block or could not cancel it.
         """
         lease = self
         if self._successor is None:
@@ -313,24 +315,24 @@ class Lease:
         else:
             lease = self._current()
             lease._blocks.pop(block, None)
-        if lease.lost._happened and block.uncancelled(kind):
+        if lease.lost._happened and block.undo_cancel(kind):
             raise lease._lost_error(lease.lost.reason) from error
 
     def _check_deadline(self) -> None:
         """Check whether the lease may be lost, and schedule the next check."""
         left = self._time_left()
         if left <= 0:
-            self._mark_lost(self._expired)
+            self._mark_lost(self._expired_reason)
         else:
-            # At most one second: this clock counts while the machine is suspended, the loop's clock does not.
-            delay, ref = min(left, CHECK_EVERY), ref_to(self)
+            # At most one second, because the loop's clock, unlike the deadline, stops while the machine is suspended.
+            delay, ref = min(left, CHECK_INTERVAL), lease_ref(self)
             self._timer = asyncio.get_running_loop().call_later(delay, _check_deadline, ref)
 
     def _start_monitors(self) -> None:
-        """Start to watch the deadline and the nodes."""
+        """Start to monitor the deadline and the nodes."""
         self._check_deadline()
         if not self._released and not self.lost._happened and not self._exchanging:
-            lease = ref_to(self)
+            lease = lease_ref(self)
             self._monitors = [
                 self._client._core.spawn(
                     _monitor(lease, self._client, path, czxid, self._revocable, self._outlives_sessions),
@@ -350,7 +352,7 @@ class Lease:
     def release_nowait(self) -> list[asyncio.Future[None]]:
         """Release the lease without waiting for the server's answer: the request is sent before this returns.
 
-        If the connection is lost in the meantime, a background task repeats the request. Leaving an ``async with``
+        If the connection is lost before the answer, a background task repeats the request. Leaving an ``async with``
         block does this by default: the node will be deleted whether or not the answer arrives, so there is no need to
         wait for it.
 
@@ -362,7 +364,7 @@ class Lease:
         """
         core = self._client._core
         if asyncio._get_running_loop() is not core.loop and core.terminal_error is None:
-            core.check_loop()  # before anything is changed
+            core.check_loop()  # checked first, to change nothing if it raises
         if self._released:
             return []
         if self.depth > 1:  # the holder has entered the lock several times
@@ -414,7 +416,7 @@ class Lease:
 
     async def __aenter__(self) -> Self:
         self._client._core.check_loop()
-        if (block := self._begin_block(self._cancels_block)) is not None:
+        if (block := self._enter_block(self._cancels_block)) is not None:
             self._entered = (*self._entered, block)
         return self
 
@@ -425,7 +427,7 @@ class Lease:
         if self._entered:
             block = ([block for block in self._entered if block.is_current] or self._entered)[-1]
             self._entered = tuple(other for other in self._entered if other is not block)
-            self._end_block(block, kind, error)
+            self._exit_block(block, kind, error)
 
     async def release(self) -> None:
         """Release the lease, and wait until the server has answered."""
@@ -433,8 +435,9 @@ class Lease:
 
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The error that the server returned for the release, or None. The release is then retried, with delays up to
-        five seconds.
+        """The error that the server returned for the release, or None.
+
+        After an error, the release is retried with delays of up to five seconds.
         """
         return self._release_error
 
@@ -443,7 +446,7 @@ class Lease:
         """Whether the lease was released."""
         return self._released
 
-    def _become(self, successor: Lease) -> None:
+    def _replace_with(self, successor: Lease) -> None:
         """Record that *successor* replaces this lease: its loss now cancels the block that this lease was held for.
 
         Raises:
@@ -455,25 +458,25 @@ class Lease:
         successor.raise_if_lost()
 
     def _current(self) -> Lease:
-        """Return the lease that has replaced this one, or this one."""
+        """Return the latest successor of this lease, or this lease if it was not replaced."""
         lease = self
         while lease._successor is not None:
             lease = lease._successor
         return lease
 
     def _owner_is_done(self) -> bool:
-        """Whether the task or thread that acquired the lease is done. Then a different caller has to release it."""
+        """Return whether the acquiring task or thread is done, and a different caller has to release it."""
         owner: Any = self._owner()
         return owner is None or (owner.done() if isinstance(owner, asyncio.Task) else not owner.is_alive())
 
     def _mark_released(self) -> None:
         """Record that the holder has deleted the node, or is about to."""
         self._released = True
-        if self._held_as is not None:
-            self._held_as.holdings.pop(ref_to(self), None)
+        if self._held_lock is not None:
+            self._held_lock.holdings.pop(lease_ref(self), None)
         self._stop_monitors()
 
-    def _begin_exchange(self) -> None:
+    def _start_exchange(self) -> None:
         """Stop watching the nodes, because the holder is about to replace them."""
         for monitor in self._monitors:
             monitor.cancel()
@@ -482,11 +485,11 @@ class Lease:
 
 
 def _no_referent() -> None:
-    """Placeholder for a weak reference whose object does not exist."""
+    """Return None, like a weak reference whose object no longer exists."""
 
 
 async def wait_for_answers(deletions: list[asyncio.Future[None]]) -> None:
-    """Wait for the requests that release a lease."""
+    """Wait until the requests that release a lease are answered. Errors are ignored."""
     for call in deletions:
         with contextlib.suppress(ZooKeeperError):  # a background task repeats the request if necessary
             await call
@@ -511,21 +514,24 @@ def _monitor_failed(ref: weakref.ref[Lease], error: Exception) -> None:
 
 
 async def _monitor(
-    ref: weakref.ref[Lease], client: BaseClient[Any], path: str, czxid: int, revocable: bool, while_expired: bool
+    ref: weakref.ref[Lease], client: BaseClient[Any], path: str, czxid: int, revocable: bool, across_sessions: bool
 ) -> None:
-    """Detect that another client deletes a node or requests its release. Errors from the server do not stop this."""
+    """Mark a lease as lost when its node is deleted, and as revoked when a client requests its release.
+
+    Errors from the server do not stop this task.
+    """
     raw = client.with_serializer(serializers.raw)
 
     async def is_there() -> bool:
         async with client.watch_exists(path) as watch:  # exists needs no permission
             if watch.initial is None or watch.initial.czxid != czxid:
                 return False
-            if revocable and (await raw.get(path))[0] == REVOKE and (lease := ref()) is not None:
+            if revocable and (await raw.get(path))[0] == REVOKE_DATA and (lease := ref()) is not None:
                 lease.revoked.set("another client requested the release")
                 del lease
             return (await watch.next()).type != EventType.NODE_DELETED
 
-    while await repeat_despite_errors(client, is_there, done=(NoNodeError,), while_expired=while_expired):
+    while await repeat_despite_errors(client, is_there, done=(NoNodeError,), across_sessions=across_sessions):
         continue
     if (lease := ref()) is not None:
         lease._mark_gone()

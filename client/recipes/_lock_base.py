@@ -7,24 +7,24 @@ from collections.abc import Hashable
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
 
-from ..aio.blocks import Block, Kind, ends_block, entered_block
+from ..aio.blocks import Block, ExceptionKind, ends_block, entered_block
 from ..aio.call import current_caller
 from ..aio.operations import BaseClient
 from ..wire.arguments import checked_choice, checked_timeout
 from ._base import INTERNAL
-from ._lease import Lease, ref_to, wait_for_answers
+from ._lease import Lease, lease_ref, wait_for_answers
 
 OnLost = Literal["cancel", "flag"]
-_ON_LOST: Final[tuple[str, ...]] = get_args(OnLost)
+_ON_LOST_CHOICES: Final[tuple[str, ...]] = get_args(OnLost)
 L = TypeVar("L", bound=Lease)
 
 
 class DeadlockError(RuntimeError, TimeoutError):
-    """The task would wait for a lock that it holds itself, until its timeout or forever, so it fails immediately."""
+    """The error of a task that would wait for a lock that it holds itself. It fails immediately instead of waiting."""
 
 
 class Holdings(dict[weakref.ref[Lease], None]):
-    """The leases of one client at one path, whichever of its lock objects acquired them, in order.
+    """The leases of one client at one path, from all its lock objects, in the order of their acquisition.
 
     A lease that is released or dropped removes itself.
     """
@@ -57,9 +57,9 @@ class LockBase(Generic[L]):
     """Whether leaving a block waits for the server's answer to the release."""
 
     def __init__(self, on_lost: OnLost, client: BaseClient[Any], *key: Hashable) -> None:
-        self._cancels = checked_choice("on_lost", on_lost, _ON_LOST) == "cancel"
+        self._cancels = checked_choice("on_lost", on_lost, _ON_LOST_CHOICES) == "cancel"
         self.holdings: Holdings = client._core.share(key, Holdings) if key else Holdings()
-        # The blocks that were entered and not left. Each holds its lease, and the argument for its _end_block.
+        # The blocks that were entered and not left. Each holds its lease, and the argument for its _exit_block.
         self._blocks: dict[Block, None] = {}
 
     def __dir__(self) -> list[str]:
@@ -70,7 +70,7 @@ class LockBase(Generic[L]):
         raise NotImplementedError
 
     async def attempt(self) -> L | None:
-        """Return a lease if the lock is free, or None."""
+        """Acquire the lock if it is free, and return the lease. Return None if it is not free."""
         raise NotImplementedError
 
     def excludes(self, held: LockBase[Any]) -> bool:
@@ -81,19 +81,19 @@ class LockBase(Generic[L]):
         """Return whether holding *held* includes everything that this lock grants."""
         return True
 
-    def _acquired(self, lease: L) -> L:
+    def _record_holder(self, lease: L) -> L:
         """Record that the caller holds *lease*, and return it."""
-        lease._cancels_block, lease._held_as = self._cancels, self
+        lease._cancels_block, lease._held_lock = self._cancels, self
         caller, thread = current_caller(lease._client._core.loop)
         lease._owner = weakref.ref(caller)
         if thread is not None:
             lease._thread = weakref.ref(thread)
         if self.is_exclusive:
-            self.holdings[ref_to(lease, self.holdings.pop)] = None
+            self.holdings[lease_ref(lease, self.holdings.pop)] = None
         return lease
 
-    def _own_lease(self) -> L | None:
-        """Return the lease that the caller already holds and may share, or None.
+    def _enter_own_lease(self) -> L | None:
+        """Return the lease that the caller already holds and may share, entered once more; otherwise return None.
 
         Raises:
             DeadlockError: The caller, or a different task of its thread, holds the lock and could not release it.
@@ -108,20 +108,20 @@ class LockBase(Generic[L]):
             is_own = lease._owner() is caller
             if not is_own and (thread is None or lease._thread() is not thread):
                 continue
-            if is_own and self.reentrant and self.includes(lease._held_as):
+            if is_own and self.reentrant and self.includes(lease._held_lock):
                 lease.raise_if_lost()
                 lease.depth += 1
                 return cast("L", lease)
-            if self.excludes(lease._held_as) and not lease.lost._happened:
+            if self.excludes(lease._held_lock) and not lease.lost._happened:
                 holder = "thread" if thread is not None else "task"
                 hint = "" if self.reentrant else " (use reentrant=True to allow this)"
                 raise DeadlockError(
-                    f"this {holder} already holds {lease._held_as!r}; waiting for it would deadlock{hint}"
+                    f"this {holder} already holds {lease._held_lock!r}; waiting for it would deadlock{hint}"
                 )
         return None
 
     async def _acquire_nowait(self, timeout: float | None, **options: int) -> L | None:
-        """Try to acquire the lock without waiting if *timeout* is 0. Return None for other timeouts.
+        """If *timeout* is 0, acquire the lock without waiting, and return its lease. Otherwise, return None.
 
         Raises:
             TimeoutError: The lock is not free.
@@ -130,10 +130,10 @@ class LockBase(Generic[L]):
             return None
         lease = await self.attempt(**options)
         if lease is None:
-            raise TimeoutError(f"{self!r} is not free{await self._facts()}")
+            raise TimeoutError(f"{self!r} is not free{await self._holder_facts()}")
         return lease
 
-    async def _facts(self) -> str:
+    async def _holder_facts(self) -> str:
         """Return a description of the holder, for error messages."""
         return ""
 
@@ -141,17 +141,19 @@ class LockBase(Generic[L]):
         block = _block or entered_block(self)
         if block is None:
             block = Block()
-            block.by_hand = True
+            block.entered_manually = True
         lease = await self.acquire()
-        block.held = lease, lease._begin_block(self._cancels)
+        block.held = lease, lease._enter_block(self._cancels)
         self._blocks[block] = None
         return lease
 
-    async def _leave(self, block: Block, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def _leave(
+        self, block: Block, kind: ExceptionKind, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Release the lock at the end of a block."""
         if block not in self._blocks and block.entered is None:  # the program calls __aexit__ itself
-            block = self._block_of_caller()
-        if block.held is None:  # it was left before
+            block = self._find_caller_block()
+        if block.held is None:  # the block was already left
             return
         lease, cancelled = block.held
         deletions = lease.release_nowait()  # first: if this refuses the wrong thread, the block can still be left
@@ -162,28 +164,28 @@ class LockBase(Generic[L]):
                 await wait_for_answers(deletions)
         finally:
             if cancelled is not None:
-                lease._end_block(cancelled, kind, error)
+                lease._exit_block(cancelled, kind, error)
 
     __aexit__ = ends_block(_leave)
 
-    def _block_of_caller(self) -> Block:
+    def _find_caller_block(self) -> Block:
         """Return the latest block that the caller has entered with ``__aenter__``, or else with an exit stack.
 
-        If it has none, return the only block that was entered with ``__aenter__``, or the latest one whose caller is
-        done.
+        If the caller has none, return the only block that was entered with ``__aenter__``, or the latest block whose
+        caller is done.
 
         Raises:
             RuntimeError: No such block exists, or several callers have one.
         """
         caller, _ = current_caller()
-        by_hand = [block for block in self._blocks if block.by_hand]
+        entered_manually = [block for block in self._blocks if block.entered_manually]
         own = [block for block in self._blocks if block.held[0]._owner() is caller]
-        found = [block for block in own if block.by_hand] or [block for block in own if block.unclear]
-        if not found and (own or len(by_hand) != 1):
-            found = [block for block in by_hand if block.held[0]._owner_is_done()]
+        found = [block for block in own if block.entered_manually] or [block for block in own if block.is_ambiguous]
+        if not found and (own or len(entered_manually) != 1):
+            found = [block for block in entered_manually if block.held[0]._owner_is_done()]
         elif not found:
-            found = by_hand
+            found = entered_manually
         if not found:
-            who = "was not entered" if not by_hand else "was not entered by this task, but by several others"
+            who = "was not entered" if not entered_manually else "was not entered by this task, but by several others"
             raise RuntimeError(f"{self!r} {who}; use it in `async with` (`with` for threads)")
         return found[-1]

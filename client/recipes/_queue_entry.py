@@ -1,4 +1,4 @@
-"""An entry of a locking queue that a consumer has acquired, to be acknowledged, put back, or moved to the dead ones."""
+"""An acquired entry of a locking queue, which can be acknowledged, put back, or moved to the dead entries."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ._owned_node import OwnedNode
 _log = logging.getLogger("zoolet.client")
 
 
-async def _move(
+async def _move_entry(
     client: BaseClient, transaction: Transaction, path: str, move_to: str, data: bytes, attempts: int
 ) -> None:
-    """Move an entry to the end of another queue, in a transaction that has already been started."""
+    """Move an entry to the end of another queue: add the operations to *transaction*, and commit it."""
     await ensure_container(client, paths.parent(move_to), levels=2)
     transaction.delete(path)
     transaction.create(move_to, data, sequential=True)
@@ -40,7 +40,7 @@ class QueueEntry(Generic[V]):
         error: Reason why the value cannot be read, with the bytes in ``error.data``. Acknowledge such an entry to take
             it off the queue.
         attempts: Number of times that the entry was acquired, including this time.
-        move_to: Path to move the entry to, without the number, if this last attempt fails; empty before the last one.
+        move_to: Path to move the entry to, without the number, if this last attempt fails; empty in earlier attempts.
         lease: Lease of the entry, with ``lost``, ``token``, ``raise_if_lost()`` and ``transaction()``.
     """
 
@@ -63,12 +63,12 @@ class QueueEntry(Generic[V]):
         """
         try:
             self.lease.raise_if_lost()
-            self.lease._begin_exchange()  # the deletion of the node must not count as a loss
+            self.lease._start_exchange()  # the deletion of the node must not count as a loss
             async with self.lease.transaction() as transaction:
                 for path in (self.path, self.lease.path, self.lease.proof_node):
                     transaction.delete(path)
         except BaseException as error:
-            self.lease.release_nowait()  # if the entry still exists, another consumer shall get it
+            self.lease.release_nowait()  # if the entry still exists, other consumers can acquire it
             if isinstance(error, SessionExpiredError):
                 raise LockLostError(self.path, "the session expired") from None
             if isinstance(error, NoNodeError):
@@ -90,11 +90,12 @@ class QueueEntry(Generic[V]):
         return self.value
 
     async def release(self) -> None:
-        """Put the entry back for another consumer, after the delay of the queue's *retry*. After its last attempt, move
-        it to the dead entries.
+        """Put the entry back for other consumers. They get it after the delay of the queue's *retry*.
+
+        After its last attempt, move it to the dead entries instead.
         """
         if not self.lease.lost._happened and not self.lease.released:
-            self.lease._begin_exchange()  # the deletion of the node must not count as a loss
+            self.lease._start_exchange()  # the deletion of the node must not count as a loss
             try:
                 await self._fail()
                 self.lease._mark_released()
@@ -111,7 +112,7 @@ class QueueEntry(Generic[V]):
         transaction.delete(self.lease.proof_node)
         transaction.delete(self.lease.path)
         if self.move_to:
-            await _move(self._client, transaction, self.path, self.move_to, self.data, self.attempts)
+            await _move_entry(self._client, transaction, self.path, self.move_to, self.data, self.attempts)
         else:
             transaction.set(self.path, self.data)
             await transaction.commit()

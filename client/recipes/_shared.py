@@ -12,12 +12,12 @@ from itertools import product
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ...protocol import paths
-from ...protocol.deadlocks import LockEntry, LockStatus, Wait, search_circles
+from ...protocol.deadlocks import LockEntry, LockStatus, Wait, search_cycles
 from ...protocol.errors import NoAuthError, NoNodeError
 from ...protocol.recipe_names import (
     ENTRIES,
-    IN_LINE,
     KAZOO_LOCK,
+    LINE_KINDS,
     NAMINGS,
     READY,
     TAKEN,
@@ -25,7 +25,7 @@ from ...protocol.recipe_names import (
     is_barrier_member,
     is_hold,
     is_leaf,
-    is_named,
+    matches_kind,
     proven_node,
     recipe_of_line,
     semaphore_paths,
@@ -34,15 +34,15 @@ from ...protocol.recipe_names import (
 )
 from ...protocol.records import Stat
 from ..aio.operations import BaseClient
-from ..aio.subtree import names_below, request_each, subtree
+from ..aio.subtree import child_names, request_each, walk_subtree
 
 NAMES_PER_SLICE: Final = 1_000
 """Number of names to process between two pauses."""
-MAX_DURABLE: Final = 4_096
+MAX_DURABLE_BYTES: Final = 4_096
 """Maximum size of the data of a durable lock in bytes. Any client may write JSON that takes long to parse."""
 T = TypeVar("T")
 Listing = dict[str, list[str]]
-"""Names of the children of each node."""
+"""Names of the children of nodes, by the path of the parent."""
 
 
 class SharedRecipe(NamedTuple):
@@ -53,7 +53,7 @@ class SharedRecipe(NamedTuple):
         kind: ``lock``, ``read-write lock``, ``election``, ``semaphore``, ``queue``, ``durable lock`` or
             ``double barrier``.
         naming: Naming of its nodes: ``kazoo``, ``curator``, or ``zoolet`` for recipes that only zoolet provides.
-        holders: Holders: one, or several readers or leases. For a queue, the entries that are being consumed. For a
+        holders: One holder, or several readers or leases. For a queue, the entries that are being consumed. For a
             double barrier, the members of the current round.
         waiters: Waiters, in order.
         size: Number of entries of a queue; None for other kinds.
@@ -68,12 +68,12 @@ class SharedRecipe(NamedTuple):
 
 
 def longest_wait_start(line: SharedRecipe) -> float:
-    """Return the start of the longest wait in a line, in seconds since the epoch; infinite if no client waits."""
+    """Return the start of the longest wait in a line, in seconds since the epoch. It is infinite if no client waits."""
     return line.waiters[0].since if line.waiters else math.inf
 
 
 def drain(items: list[T]) -> Iterator[T]:
-    """Yield and remove the items of a list. Releasing all contenders together would take too long."""
+    """Remove the items of a list one by one, and yield them. Freeing all of them in one step would take too long."""
     items.reverse()
     while items:
         yield items.pop()
@@ -100,7 +100,7 @@ class Reader(Protocol):
 
 
 class ClientReader:
-    """Reads the nodes below a path through a client."""
+    """A :class:`Reader` that reads the nodes below a path through a client."""
 
     def __init__(self, client: BaseClient[Any], path: str) -> None:
         self._client = client
@@ -108,11 +108,11 @@ class ClientReader:
 
     async def listing(self) -> Listing:
         """Return the names of the children of each node below the path, without contenders and queue entries."""
-        return {path: names async for path, names in subtree(self._client, self._path, is_leaf)}
+        return {path: names async for path, names in walk_subtree(self._client, self._path, is_leaf)}
 
     async def lists(self, parents: list[str]) -> Listing:
         """Return the names of the children of nodes, without nodes that cannot be listed."""
-        lists = await names_below(self._client, parents)
+        lists = await child_names(self._client, parents)
         return {path: names for path, names in zip(parents, lists, strict=True) if isinstance(names, list)}
 
     async def nodes(self, nodes: list[str]) -> list[tuple[str, bytes, Stat]]:
@@ -121,24 +121,24 @@ class ClientReader:
         return [(path, *answer) for path, answer in zip(nodes, answers, strict=True) if isinstance(answer, tuple)]
 
     async def rest(self) -> None:
-        """Do nothing: a client pauses at each request."""
+        """Do nothing, because a client already pauses at each request."""
 
 
-async def shared_lines(reader: Reader) -> tuple[list[SharedRecipe], list[list[Wait]]]:
+async def read_shared_recipes(reader: Reader) -> tuple[list[SharedRecipe], list[list[Wait]]]:
     """Return the recipes in use, in any order, and the deadlocks: cycles of clients that wait for each other."""
     listing = await reader.listing()
-    lines, hidden = await _semaphores(reader, listing)
-    locks = await lock_lines(reader, listing)
+    lines, hidden = await _read_semaphores(reader, listing)
+    locks = await read_lock_lines(reader, listing)
     for line in locks:
         await reader.rest()
         if line.path not in hidden:
             holders = tuple(entry for entry in line.entries if entry.holds)
             waiters = tuple(entry for entry in line.entries if not entry.holds)
             lines.append(SharedRecipe(line.path, line.kind, line.naming, holders, waiters))
-    lines += await _queues(reader, listing)
-    lines += await _try_locks(reader, listing)
-    lines += await _durable_locks(reader, listing)
-    lines += await _barriers(reader, listing)
+    lines += await _read_queues(reader, listing)
+    lines += await _read_try_locks(reader, listing)
+    lines += await _read_durable_locks(reader, listing)
+    lines += await _read_barriers(reader, listing)
     return lines, await find_deadlocks(reader, locks)
 
 
@@ -163,30 +163,30 @@ async def find_deadlocks(reader: Reader, lines: list[LockStatus]) -> list[list[W
         mixed = before.pop((line.path, line.naming), {})
         return line._replace(entries=tuple(each for each in line.entries if mixed.get(each.path) == each.holds))
 
-    remaining = map(present, drain(await lock_lines(reader, listing)))
+    remaining = map(present, drain(await read_lock_lines(reader, listing)))
     complete = []
-    for circle in search_circles(remaining, both):
+    for circle in search_cycles(remaining, both):
         await reader.rest()
         complete += [circle] if circle else []
     return complete
 
 
-async def lock_lines(reader: Reader, listing: Listing) -> list[LockStatus]:
+async def read_lock_lines(reader: Reader, listing: Listing) -> list[LockStatus]:
     """Return the locks in any order. Each is a consistent snapshot, but not all are from the same moment."""
     lines = []
     for parent, names in listing.items():
-        lines += [line for naming in NAMINGS if (line := await _line(reader, parent, naming, names)) is not None]
+        lines += [line for naming in NAMINGS if (line := await _read_line(reader, parent, naming, names)) is not None]
     return lines
 
 
-async def _slices(reader: Reader, names: list[str]) -> AsyncIterator[list[str]]:
+async def _name_slices(reader: Reader, names: list[str]) -> AsyncIterator[list[str]]:
     for start in range(0, len(names), NAMES_PER_SLICE):
         await reader.rest()
         yield names[start : start + NAMES_PER_SLICE]
 
 
-async def _line(reader: Reader, path: str, naming: Naming, names: list[str]) -> LockStatus | None:
-    nodes = [node async for some in _slices(reader, names) for node in sort_by_arrival(naming, IN_LINE, some)]
+async def _read_line(reader: Reader, path: str, naming: Naming, names: list[str]) -> LockStatus | None:
+    nodes = [node async for some in _name_slices(reader, names) for node in sort_by_arrival(naming, LINE_KINDS, some)]
     entries: list[LockEntry] = []
     only_readers = True
     kinds = {f"{path.rstrip('/')}/{node.name}": node.row.kind for node in sort_by_number(nodes)}
@@ -200,8 +200,8 @@ async def _line(reader: Reader, path: str, naming: Naming, names: list[str]) -> 
     return LockStatus(path, naming, tuple(entries), recipe_of_line(naming, set(kinds.values()))) if entries else None
 
 
-async def _semaphores(reader: Reader, listing: Listing) -> tuple[list[SharedRecipe], set[str]]:
-    """Return the semaphores in use, and the locks that belong to them.
+async def _read_semaphores(reader: Reader, listing: Listing) -> tuple[list[SharedRecipe], set[str]]:
+    """Return the semaphores in use, and the paths of the locks that belong to them.
 
     The first waiter for the lock may already have a lease node, because Curator's semaphore creates it before waiting.
     """
@@ -212,14 +212,14 @@ async def _semaphores(reader: Reader, listing: Listing) -> tuple[list[SharedReci
         found = semaphore_paths(naming, parent)
         if found is None or found.leases != parent or not found.is_likely(listing.__contains__):
             continue
-        leases = [name for name in listing[parent] if is_named(naming, "lease", name)]
-        line = await _line(reader, found.lock, naming, listing.get(found.lock, []))
+        leases = [name for name in listing[parent] if matches_kind(naming, "lease", name)]
+        line = await _read_line(reader, found.lock, naming, listing.get(found.lock, []))
         if not leases and line is None:
             continue
         hidden.add(found.lock)
         if naming == "curator":
             leases = [node.name for node in sort_by_arrival(naming, ("lease",), leases)]
-        held = await _entries(reader, [paths.join(parent, name) for name in leases])
+        held = await _read_entries(reader, [paths.join(parent, name) for name in leases])
         waiting = [entry._replace(holds=False) for entry in line.entries] if line is not None else []
         if naming == "curator" and waiting and held and held[-1].session_id == waiting[0].session_id:
             del held[-1]
@@ -227,45 +227,49 @@ async def _semaphores(reader: Reader, listing: Listing) -> tuple[list[SharedReci
     return lines, hidden
 
 
-async def _queues(reader: Reader, listing: Listing) -> list[SharedRecipe]:
+async def _read_queues(reader: Reader, listing: Listing) -> list[SharedRecipe]:
     lines = []
     for path, names in listing.items():
-        entries = [naming async for some in _slices(reader, names) for name in some if (naming := _entry(name))]
+        entries = [
+            naming async for some in _name_slices(reader, names) for name in some if (naming := _entry_naming(name))
+        ]
         if not entries or paths.name(path) == TAKEN:
             continue
         shown = paths.parent(path) if paths.name(path) == ENTRIES else path
         taken = paths.join(shown, TAKEN)
-        owners = [paths.join(taken, name) for name in listing.get(taken, []) if _entry(name)] if shown != path else []
-        held = await _entries(reader, sorted(owners))
+        owners = (
+            [paths.join(taken, name) for name in listing.get(taken, []) if _entry_naming(name)] if shown != path else []
+        )
+        held = await _read_entries(reader, sorted(owners))
         lines.append(SharedRecipe(shown, "queue", entries[0], tuple(held), (), len(entries)))
     return lines
 
 
-def _entry(name: str) -> str | None:
+def _entry_naming(name: str) -> str | None:
     """Return the naming of a queue entry; None for other names."""
-    return next((naming for naming in NAMINGS if is_named(naming, "entry", name)), None)
+    return next((naming for naming in NAMINGS if matches_kind(naming, "entry", name)), None)
 
 
-async def _try_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]:
+async def _read_try_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]:
     """Return zoolet's TryLocks and NodeElections: a node, and its proof node next to it."""
     lines = []
     for path, names in listing.items():
-        proofs = [node async for some in _slices(reader, names) for name in some if (node := proven_node(name))]
+        proofs = [node async for some in _name_slices(reader, names) for name in some if (node := proven_node(name))]
         nodes = sorted(set(proofs) & set(names))
         if paths.name(path) == TAKEN:  # the nodes below belong to a queue
             continue
-        held = await _entries(reader, [paths.join(path, name) for name in nodes])
+        held = await _read_entries(reader, [paths.join(path, name) for name in nodes])
         lines += [SharedRecipe(entry.path, "lock", "zoolet", (entry,), ()) for entry in held]
     return lines
 
 
-async def _durable_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]:
+async def _read_durable_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]:
     """Return zoolet's DurableLocks: a persistent node that names its owner, with the proof node as its child."""
     lines = []
     proofs = {path: names[0] for path, names in listing.items() if len(names) == 1 and is_hold(names[0])}
     for path, data, stat in await reader.nodes(list(proofs)):
         await reader.rest()
-        if len(data) > MAX_DURABLE:
+        if len(data) > MAX_DURABLE_BYTES:
             continue
         try:
             value = json.loads(data)
@@ -278,17 +282,22 @@ async def _durable_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]
     return lines
 
 
-async def _barriers(reader: Reader, listing: Listing) -> list[SharedRecipe]:
-    """Return the double barriers: members older than ``ready`` are in the round, and younger ones wait."""
+async def _read_barriers(reader: Reader, listing: Listing) -> list[SharedRecipe]:
+    """Return the double barriers: members older than ``ready`` are in the round, and newer members wait."""
     lines = []
     for path, names in listing.items():
         known = READY in names
         members = [
-            name async for some in _slices(reader, names) for name in some if is_barrier_member(name, has_ready=known)
+            name
+            async for some in _name_slices(reader, names)
+            for name in some
+            if is_barrier_member(name, has_ready=known)
         ]
         if not members or path + KAZOO_LOCK in listing:
             continue
-        entries = sorted(await _entries(reader, [paths.join(path, name) for name in members]), key=lambda e: e.czxid)
+        entries = sorted(
+            await _read_entries(reader, [paths.join(path, name) for name in members]), key=lambda e: e.czxid
+        )
         ready = [stat.czxid for _, _, stat in await reader.nodes([paths.join(path, READY)])] or [0]
         inside = tuple(entry for entry in entries if entry.czxid < ready[0])
         waiting = tuple(entry._replace(holds=False) for entry in entries if entry.czxid > ready[0])
@@ -297,7 +306,7 @@ async def _barriers(reader: Reader, listing: Listing) -> list[SharedRecipe]:
     return lines
 
 
-async def _entries(reader: Reader, nodes: list[str]) -> list[LockEntry]:
+async def _read_entries(reader: Reader, nodes: list[str]) -> list[LockEntry]:
     """Return the owners of ephemeral nodes, sorted by path."""
     return [
         LockEntry(path, False, stat.ephemeralOwner, data, stat.ctime / 1000, True, stat.czxid)

@@ -22,7 +22,7 @@ class Barrier(Recipe):
     """
 
     async def create(self) -> bool:
-        """Create the barrier; return False if it already existed."""
+        """Create the barrier. Return False if it already existed."""
         try:
             await self._client.create(self._path, parents=True)
         except NodeExistsError:
@@ -30,7 +30,7 @@ class Barrier(Recipe):
         return True
 
     async def remove(self) -> bool:
-        """Remove the barrier; return False if it did not exist."""
+        """Remove the barrier. Return False if it did not exist."""
         try:
             await self._client.delete(self._path)
         except NoNodeError:
@@ -41,7 +41,7 @@ class Barrier(Recipe):
         """Wait until the barrier is removed.
 
         Args:
-            timeout: Longest wait in seconds, or None for no limit; 0 to raise immediately if the barrier exists.
+            timeout: Maximum wait in seconds; None for no limit; 0 to raise immediately if the barrier exists.
 
         Raises:
             TimeoutError: The barrier was not removed in time.
@@ -51,5 +51,5 @@ class Barrier(Recipe):
                 async with self._client.watch_exists(self._path) as watch:
                     if watch.initial is None:
                         return
-                    limit.before_waiting()
+                    limit.check_may_wait()
                     await watch.next()

@@ -16,7 +16,7 @@ T = TypeVar("T")
 class ChildrenCache(TreeCache[V]):
     """The values of a node's children by name: ``async with ChildrenCache(zk, "/workers") as cache: cache.values``.
 
-    Znodes, guarantees and limits: as for TreeCache. Deeper descendants are read too, but not shown.
+    Znodes, guarantees and limits: as for TreeCache. Deeper descendants are also read, but not included.
 
     Args:
         client: Client that reads and watches the children.
@@ -27,19 +27,19 @@ class ChildrenCache(TreeCache[V]):
     @property
     def values(self) -> Mapping[str, V]:
         """Values of the children, by name."""
-        return {name: cached.value for name, cached in self._by_name(self.nodes)}
+        return {name: cached.value for name, cached in self._children_by_name(self.nodes)}
 
     @property
     def stats(self) -> Mapping[str, Stat]:
         """Stats of the children, by name."""
-        return {name: cached.stat for name, cached in self._by_name(self.nodes)}
+        return {name: cached.stat for name, cached in self._children_by_name(self.nodes)}
 
     @property
     def errors_by_name(self) -> Mapping[str, UndecodableError]:
         """Errors of the children whose values cannot be read, by name."""
-        return dict(self._by_name(self.errors))
+        return dict(self._children_by_name(self.errors))
 
-    def _by_name(self, by_path: Mapping[str, T]) -> Iterator[tuple[str, T]]:
+    def _children_by_name(self, by_path: Mapping[str, T]) -> Iterator[tuple[str, T]]:
         for path, item in by_path.items():
             if path != self._path and paths.parent(path) == self._path:
                 yield paths.name(path), item

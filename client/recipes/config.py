@@ -1,4 +1,4 @@
-"""Typed values that are published to all followers."""
+"""A typed value that clients publish and follow."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Config(NodeCache[C]):
         Raises:
             BadVersionError: The value has changed since *version*.
             NodeExistsError: *version* is -1, but the node exists.
-            NoNodeError: *version* is a number from 0, but the node does not exist.
+            NoNodeError: *version* is 0 or higher, but the node does not exist.
         """
         while True:
             try:
@@ -86,10 +86,10 @@ class Config(NodeCache[C]):
                     raise
 
     async def update(self, change: Callable[[C], C | Awaitable[C]]) -> tuple[C, Stat]:
-        """Replace the value, or the default, by the result of *change*. Retry if another client changes it first.
+        """Replace the value, or the default, with the result of *change*. Retry if the value has changed since.
 
         Args:
-            change: Function or coroutine function of the current value; it may be called several times.
+            change: Function or coroutine function of the current value. It may be called several times.
 
         Returns:
             The new value and its Stat.

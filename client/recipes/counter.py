@@ -43,7 +43,7 @@ class Counter(Recipe):
         self._struct = ENCODINGS[checked_choice("encoding", encoding, ENCODINGS)]
 
     async def value(self) -> int:
-        """Return the number, read from the server; *start* if the node does not exist.
+        """Read the number from the server, and return it. If the node does not exist, return *start*.
 
         Raises:
             ValueError: The node does not contain a number.
@@ -66,10 +66,15 @@ class Counter(Recipe):
         return await self.change(lambda number: number + amount)
 
     async def change(self, how: Callable[[int], int]) -> int:
-        """Replace the number with the result of a function, and return it. Raises as :meth:`add`.
+        """Replace the number with the result of a function, and return the new number.
 
         Args:
             how: Function from the current number to the new one. It may be called several times.
+
+        Raises:
+            ConnectionLossError: The connection was lost, and the number may have been replaced.
+            TypeError: *how* is not a function.
+            ValueError: The node does not contain a number, or the new number does not fit the encoding.
         """
         checked_function("how", how)
         while True:

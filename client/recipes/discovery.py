@@ -1,4 +1,4 @@
-"""Service discovery: registration of service instances, and the choice of one."""
+"""Service discovery: registration of service instances, and the choice of an instance for each request."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Instance:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Instance:
-        """Return the instance described by a node's fields, without unknown fields."""
+        """Return the instance that a node's fields describe. Unknown fields are ignored."""
         return cls(**{name: value for name, value in fields.items() if name in cls.__dataclass_fields__})
 
 
@@ -57,7 +57,7 @@ STRATEGIES: Final = ("round_robin", "random", "least_loaded", "sticky")
 
 
 class Discovery(SupervisedRecipe):
-    """Registers service instances, and picks one for each request::
+    """A registry of service instances that picks an instance for each request::
 
         async with Discovery(zk, "/services") as discovery:
             await discovery.register(Instance("web", "web-1", "10.0.0.1", 8080))
@@ -67,8 +67,8 @@ class Discovery(SupervisedRecipe):
     JsonInstanceSerializer.
 
     Guarantees: an instance is registered again in every session, until ``unregister`` or the end of the block, and
-    ``instances`` eventually reflects all registrations. If either fails permanently, the block is cancelled and raises
-    the reason.
+    ``instances`` eventually reflects all registrations. If a registration or a cache fails permanently, the block is
+    cancelled and raises the reason.
 
     Limits: an instance that dies is listed until its session ends. Load is reported by the instances themselves.
 
@@ -88,8 +88,8 @@ class Discovery(SupervisedRecipe):
         self._turns: dict[str, count[int]] = {}
         self._sticky_ids: dict[str, str] = {}
 
-    def _path_of(self, instance: Instance) -> str:
-        return self._at(checked_node_name(instance.name), checked_node_name(instance.id))
+    def _instance_path(self, instance: Instance) -> str:
+        return self._child_path(checked_node_name(instance.name), checked_node_name(instance.id))
 
     async def register(self, instance: Instance) -> None:
         """Register an instance until :meth:`unregister` or the end of the block. Call it again to change the fields.
@@ -99,7 +99,7 @@ class Discovery(SupervisedRecipe):
             RuntimeError: The discovery was not entered.
         """
         self._check_entered()
-        path, fields = self._path_of(instance), asdict(instance)
+        path, fields = self._instance_path(instance), asdict(instance)
         if path in self._nodes:
             return await self._nodes[path].set(fields)
         node = self._nodes[path] = PersistentEphemeral(self._client, path, fields, stop_timeout=self._stop_timeout)
@@ -112,7 +112,7 @@ class Discovery(SupervisedRecipe):
 
     async def unregister(self, instance: Instance) -> None:
         """Remove the registration of an instance."""
-        node = self._nodes.pop(self._path_of(instance), None)
+        node = self._nodes.pop(self._instance_path(instance), None)
         if node is not None:
             await node.stop()
 
@@ -124,7 +124,7 @@ class Discovery(SupervisedRecipe):
         """
         self._check_entered()
         if service not in self._caches:
-            cache = ChildrenCache(self._client, self._at(service))
+            cache = ChildrenCache(self._client, self._child_path(service))
             await cache.start(self._block)
             if self._caches.setdefault(service, cache) is not cache:  # another call was faster
                 await cache.stop()
@@ -158,7 +158,7 @@ class Discovery(SupervisedRecipe):
         if strategy == "random":
             return self._client._core.rng.choice(instances)
         if strategy == "least_loaded":
-            return min(instances, key=_load)
+            return min(instances, key=_instance_load)
         if strategy == "round_robin":
             return instances[next(self._turns.setdefault(service, count())) % len(instances)]
         if key:  # rendezvous hashing: the instance with the highest hash wins
@@ -177,6 +177,6 @@ class Discovery(SupervisedRecipe):
             await asyncio.wait([self._client._core.spawn(recipe.stop()) for recipe in kept])
 
 
-def _load(instance: Instance) -> float:
+def _instance_load(instance: Instance) -> float:
     load = instance.payload.get("load") if isinstance(instance.payload, dict) else None
     return float(load) if isinstance(load, int | float) else float("inf")

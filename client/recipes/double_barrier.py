@@ -24,34 +24,34 @@ from ..aio.reliable import create_protected, delete_in_background, ensure_contai
 from ..aio.supervision import first_event
 from ..wire.arguments import checked_count, checked_timeout
 from ._base import STOP_TIMEOUT, Recipe
-from ._contender import GONE
-from ._follow import SessionGuard, set_shared_number, shared_number
+from ._contender import NODE_LOST_REASON
+from ._follow import SessionGuard, parse_shared_number, set_shared_number
 
 
 class DoubleBarrier(Recipe):
-    """Starts when enough members arrive, ends when all are done: ``async with DoubleBarrier(zk, "/step", 3): ...``.
+    """A barrier at which members start and finish together: ``async with DoubleBarrier(zk, "/step", 3): ...``.
 
     Znodes: PATH, a container unless its data is the number of members; ``PATH/<hex>`` ephemeral, one per member;
-    ``PATH/ready`` persistent, created by the member that completes the number and deleted by the last to leave.
+    ``PATH/ready`` persistent, created when all members have arrived and deleted by the last to leave.
     kazoo's and Curator's DoubleBarrier use the same nodes.
 
-    The members of a round are those with nodes older than its ``ready``. Each new ``ready`` increments the version of
-    PATH. So neither a ``ready`` left over from a crashed round nor members of the next round cause confusion.
+    The members of a round are those whose nodes are older than its ``ready``. Each new ``ready`` increments the version
+    of PATH. A ``ready`` left over from a crashed round, or a member of the next round, therefore causes no confusion.
 
-    Guarantees: no member starts before all have arrived. None finishes before all members of its round have left or
-    lost their sessions. Rounds can follow each other at one path. A member whose session ends while it waits
+    Guarantees: no member starts before all have arrived. No member finishes before all members of its round have left
+    or lost their sessions. Rounds can follow each other at one path. A member whose session ends while it waits
     raises SessionExpiredError. If the block raises, its error propagates immediately, and the others do not wait for
     this member.
 
     Limits: do not mix it with kazoo's DoubleBarrier in one round, because kazoo deletes ``ready`` first and accepts any
-    ``ready``. A :meth:`resize` during a round leaves its ``ready`` until the next one.
+    ``ready``. If :meth:`resize` is called during a round, its ``ready`` stays until the next round.
 
     Args:
         client: Client whose session owns the node of the member.
         path: Path of the barrier.
-        members: Number of members that must arrive, at least 1; None for the number in the data of PATH, which
+        members: Number of members that must arrive, at least 1. With None, the number is the data of PATH, which
             :meth:`resize` writes.
-        timeout: Longest wait in seconds, separately for entering and leaving, or None for no limit.
+        timeout: Maximum wait in seconds, separately for entering and for leaving; None for no limit.
     """
 
     _serializer = serializers.raw
@@ -60,11 +60,11 @@ class DoubleBarrier(Recipe):
         self, client: BaseClient[Any], path: str, members: int | None = None, *, timeout: float | None = None
     ) -> None:
         super().__init__(client, path)
-        self._ready = self._at(READY)
+        self._ready = self._child_path(READY)
         self._members = None if members is None else checked_count("members", members, 1)
         self._timeout = checked_timeout(timeout)
         self._node: str | None = None
-        self._former: set[str] = set()  # abandoned nodes of this member, which may still exist
+        self._abandoned: set[str] = set()  # abandoned nodes of this member, which may still exist
         self._round = (0, 0)  # czxid and version of PATH in this round
         self._names: set[str] = set()  # members of this round
         self._guard: SessionGuard | None = None
@@ -76,19 +76,19 @@ class DoubleBarrier(Recipe):
             TimeoutError: Too few members arrived in time. This member has left again.
             ConnectionLossError: The client was disconnected for longer than its operation timeout.
             SessionExpiredError: The session ended during the wait.
-            ValueError: The data of PATH is not a number. (If it is empty, this waits.)
+            ValueError: The data of PATH is not a number. (If the data is empty, the call waits.)
         """
         client, session_id = self._client, self._client.session_id
-        name = client._core.new_uuid().replace("-", "")  # unique per round, because a delete may be under way
-        self._node = node = self._at(name)
+        name = client._core.new_uuid().replace("-", "")  # unique per round, because the old node may still exist
+        self._node = node = self._child_path(name)
         try:
             async with (
                 limited_outage(client, client._operation_timeout),
                 timeout_with_message(self._timeout, self._timeout_text) as limit,
             ):
-                for former in sorted(self._former):  # a former node would count as an additional member
+                for former in sorted(self._abandoned):  # an abandoned node would count as an additional member
                     await repeat(partial(client.delete, former), done=(NoNodeError,))
-                    self._former.discard(former)
+                    self._abandoned.discard(former)
                 create = partial(client.create, node, ephemeral=True)
                 await create_protected(client, self._path, name, create, create_parent=self._create_barrier)
                 await self._wait_for_members(node, session_id, limit)
@@ -108,7 +108,7 @@ class DoubleBarrier(Recipe):
     def _give_up(self) -> None:
         """Leave without waiting for other members."""
         if self._node is not None:
-            self._former.add(self._node)
+            self._abandoned.add(self._node)
             delete_in_background(self._client, self._node)
             self._node = None
 
@@ -132,37 +132,37 @@ class DoubleBarrier(Recipe):
                 self._guard = SessionGuard(client, watch, self._path, session_id)
                 own = await client.exists(node)
                 if own is None:
-                    raise SessionExpiredError(node, GONE)
+                    raise SessionExpiredError(node, NODE_LOST_REASON)
                 ready: Stat | None = watch.initial
                 if ready is not None and ready.czxid > own.czxid:
-                    self._names = await self._between(0, ready.czxid)
+                    self._names = await self._members_between(0, ready.czxid)
                     _, now = await client.get(self._path)
                     same = await client.exists(self._ready)
-                    if same is not None and same.czxid == ready.czxid:  # so the version that was read is of this round
+                    if same is not None and same.czxid == ready.czxid:  # no newer round has started
                         self._round = now.czxid, now.version
                         return
                     continue
-                complete = self._members or shared_number(self._path, data, "members")
+                complete = self._members or parse_shared_number(self._path, data, "members")
                 # A "ready" node that is older than this member's node is left over from a crashed round.
-                if complete is None or len(await self._between(ready.czxid if ready else 0)) < complete:
-                    limit.before_waiting()
+                if complete is None or len(await self._members_between(ready.czxid if ready else 0)) < complete:
+                    limit.check_may_wait()
                     await first_event(watch, barrier)
                     continue
-            await self._complete(data, stat.version, ready)
+            await self._start_round(data, stat.version, ready)
 
-    async def _between(self, first: int, last: int | None = None) -> set[str]:
-        """Return the names of members with nodes created between two zxids."""
+    async def _members_between(self, first: int, last: int | None = None) -> set[str]:
+        """Return the names of the members whose nodes were created between two zxids."""
         names = [name for name in await self._client.children(self._path) if name != READY]
         if not first and last is None:
             return set(names)
-        stats = await asyncio.gather(*[self._client.exists(self._at(name)) for name in names])
+        stats = await asyncio.gather(*[self._client.exists(self._child_path(name)) for name in names])
         return {
             name
             for name, stat in zip(names, stats, strict=True)
             if stat is not None and stat.czxid > first and (last is None or stat.czxid < last)
         }
 
-    async def _complete(self, data: bytes, version: int, old: Stat | None) -> None:
+    async def _start_round(self, data: bytes, version: int, old: Stat | None) -> None:
         """Start the round unless another member has done so. The caller checks the result."""
         transaction = self._client.transaction()
         transaction.set(self._path, data, version)
@@ -176,7 +176,7 @@ class DoubleBarrier(Recipe):
         """Leave, and wait until all members have left.
 
         Raises:
-            TimeoutError: Other members had not left in time, but this member has.
+            TimeoutError: Other members did not leave in time. This member has left.
             ConnectionLossError: The server could not be reached for a second. This member leaves in the background.
         """
         node, self._node = self._node, None
@@ -193,7 +193,7 @@ class DoubleBarrier(Recipe):
                     async with self._client.watch_children(self._path) as watch:
                         if others.isdisjoint(watch.initial):
                             break
-                        limit.before_waiting()
+                        limit.check_may_wait()
                         await watch.next()
             await repeat(self._remove_ready, done=(NoNodeError, BadVersionError))
 

@@ -22,13 +22,13 @@ from ...protocol.records import Stat
 from .. import serializers
 from ..aio.limits import timeout_with_message
 from ..aio.operations import BaseClient
-from ..aio.reliable import RETRY_DELAY, Refusals, repeat_despite_errors
+from ..aio.reliable import RETRY_DELAY, RefusalCounter, repeat_despite_errors
 from ..aio.suspension import SteadyClock
 from ..wire.arguments import checked_count, checked_timeout
 from ._base import checked_client
 from ._lease import Lease
 from ._lock_base import LockBase, OnLost
-from ._owned_node import delete_both, delete_both_guaranteed
+from ._owned_node import delete_node_pair, delete_node_pair_guaranteed
 
 RENEWALS_PER_TTL: Final = 3
 """Number of renewals of a durable lock within its TTL."""
@@ -51,7 +51,7 @@ class Holder(NamedTuple):
 
     @classmethod
     def read(cls, path: str, data: bytes, stat: Stat) -> Holder:
-        """Read a node.
+        """Return the holder that a node's data and Stat describe.
 
         Raises:
             ValueError: The node is not a durable lock.
@@ -63,11 +63,11 @@ class Holder(NamedTuple):
             raise ValueError(f"{path} is not a durable lock: its data is {data[:80]!r}") from None
 
     def encode(self) -> bytes:
-        """Return the node's data."""
+        """Encode the holder as the data of its node."""
         return serializers.json.encode({"owner": self.owner, "ttl": self.ttl, "id": self.hold_id})
 
     def proof_node(self, path: str) -> str:
-        """Return the path of the node that exists until another client takes over the lock."""
+        """Return the path of the node that exists until the lock is released or taken over."""
         return paths.join(path, self.hold_id)
 
 
@@ -87,15 +87,15 @@ class _NotFreeError(Exception):
 
 
 class DurableLease(Lease):
-    """The lease of a durable lock. It is renewed in the background. It is lost when another client takes over the lock,
-    or when the server has applied no renewal within the TTL, but not when a session ends.
+    """The lease of a durable lock, which is renewed in the background. It is lost when another client takes over the
+    lock, or when the server has applied no renewal within the TTL, but not when a session ends.
     """
 
     _outlives_sessions = True
-    _ends = "its TTL has passed"
-    _expired = "not renewed within its TTL"
-    _gone = "another client took over the lock or deleted its nodes"
-    _closed = "the client was closed and no longer renews the lock, which becomes free after its TTL"
+    _end_text = "its TTL has passed"
+    _expired_reason = "not renewed within its TTL"
+    _gone_reason = "another client took over the lock or deleted its nodes"
+    _closed_reason = "the client was closed and no longer renews the lock, which becomes free after its TTL"
 
     def __init__(
         self, client: BaseClient[Any], path: str, holder: Holder, proof: Stat, clock: SteadyClock, sent_at: float
@@ -103,11 +103,11 @@ class DurableLease(Lease):
         self._ttl = holder.ttl
         self._clock = clock
         self._renewed_at = sent_at  # time when the latest applied renewal was sent
-        self._renewing: asyncio.Task[Any] | None = None
+        self._renewal_task: asyncio.Task[Any] | None = None
         super().__init__(client, holder.proof_node(path), proof.czxid)
         self.path = path
         if not self.lost._happened:
-            self._renewing = client._core.spawn(_renew(weakref.ref(self), client, path, holder, clock))
+            self._renewal_task = client._core.spawn(_renew(weakref.ref(self), client, path, holder, clock))
 
     def _time_left(self) -> float:
         return self._renewed_at + self._ttl - self._clock.now()
@@ -118,14 +118,16 @@ class DurableLease(Lease):
 
     def _stop_monitors(self) -> None:
         super()._stop_monitors()
-        if self._renewing is not None and self._renewing is not asyncio.current_task(self._renewing.get_loop()):
-            self._renewing.cancel()
+        if self._renewal_task is not None and self._renewal_task is not asyncio.current_task(
+            self._renewal_task.get_loop()
+        ):
+            self._renewal_task.cancel()
 
     def _delete(self) -> asyncio.Future[None]:
-        return asyncio.ensure_future(delete_both(self._client, self.path, self.proof_node))
+        return asyncio.ensure_future(delete_node_pair(self._client, self.path, self.proof_node))
 
     async def _delete_guaranteed(self) -> None:
-        await delete_both_guaranteed(self._client, self.path, self.proof_node)
+        await delete_node_pair_guaranteed(self._client, self.path, self.proof_node)
 
 
 async def _renew(
@@ -155,7 +157,7 @@ async def _renew(
     while True:
         await asyncio.sleep(holder.ttl / RENEWALS_PER_TTL)
         try:
-            await repeat_despite_errors(client, renew, fatal=(NoNodeError,), while_expired=True)
+            await repeat_despite_errors(client, renew, fatal=(NoNodeError,), across_sessions=True)
         except (NoNodeError, ValueError):
             if (lease := ref()) is not None:
                 lease._mark_gone()
@@ -189,7 +191,7 @@ class DurableLock(LockBase[DurableLease]):
         path: Path of the lock.
         owner: Human-readable name of the holder.
         ttl: Seconds without a renewal until other clients may take over the lock, at least 0.1.
-        token: Token of a former hold to resume, or 0.
+        token: Token of a previous hold to resume, or 0.
         timeout: Longest wait in seconds, or None for no limit.
         on_lost: As for Lock.
         acl: ACL list of the nodes, by default the client's. All contenders need all permissions.
@@ -221,16 +223,16 @@ class DurableLock(LockBase[DurableLease]):
         self._token = checked_count("token", token, 0)
         self._timeout = checked_timeout(timeout)
         self._clock = SteadyClock()
-        self._seen: Holder | None = None  # the latest holder that was seen
-        self._seen_at = 0.0
-        self._refusals = Refusals()
+        self._seen_holder: Holder | None = None  # the holder at the latest check
+        self._seen_at = 0.0  # time of the first check that found this holder and version; the TTL counts from then
+        self._refusals = RefusalCounter()
         self._without_proof = ""  # id of a hold whose proof node is deleted
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path} of {self._owner}>"
 
     async def holder(self) -> Holder | None:
-        """Return the holder, or the last holder if it did not release the lock, or None if the lock is free.
+        """Return the holder, even if its TTL has passed. Return None if the lock was released or never held.
 
         Raises:
             ValueError: The node is not a durable lock.
@@ -245,19 +247,20 @@ class DurableLock(LockBase[DurableLease]):
         Raises:
             DeadlockError: The calling task holds the lock and would wait for itself.
             TimeoutError: The lock was not free in time.
-            ConnectionLossError: No connection was available in time. Created nodes are deleted once there is one.
+            ConnectionLossError: No connection was available in time. Created nodes are deleted after a reconnect.
             ValueError: The node is not a durable lock.
         """
-        self._own_lease()
+        self._enter_own_lease()
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
         return await self._acquire_nowait(seconds) or await self._acquire(True, seconds)
 
     async def attempt(self) -> DurableLease | None:
-        """Acquire the lock if it is free, or return None. Repeated attempts also detect that the holder no longer
-        renews it.
+        """Acquire the lock if it is free, and return the lease. Return None if it is not free.
+
+        Repeated attempts also detect that the holder no longer renews the lock.
 
         Raises:
-            ConnectionLossError: No connection was available in time. Created nodes are deleted once there is one.
+            ConnectionLossError: No connection was available in time. Created nodes are deleted after a reconnect.
             ValueError: The node is not a durable lock.
         """
         try:
@@ -268,42 +271,42 @@ class DurableLock(LockBase[DurableLease]):
     async def _acquire(self, wait: bool, timeout: float | None) -> DurableLease:
         sent_at: dict[str, float] = {}  # request times of holds that may exist, by their ids
         lease: DurableLease | None = None
-        self._refusals = Refusals()
+        self._refusals = RefusalCounter()
         try:
-            async with timeout_with_message(timeout, lambda: f"{self._path} was not acquired", self._held_by):
+            async with timeout_with_message(timeout, lambda: f"{self._path} was not acquired", self._holder_text):
                 while lease is None:
                     try:
                         lease = await self._attempt(sent_at, wait)
                     except SessionExpiredError:  # a durable lock outlives the session
                         await asyncio.sleep(RETRY_DELAY)
-            return self._acquired(lease)
+            return self._record_holder(lease)
         except BaseException:  # a cancellation also has to clean up
-            if lease is not None:  # the lease came too late
+            if lease is not None:  # the lease was acquired, but the caller cannot receive it
                 lease.release_nowait()
             for hold_id in sent_at:
                 proof_node = paths.join(self._path, hold_id)
-                self._client._core.spawn(delete_both_guaranteed(self._client, self._path, proof_node))
+                self._client._core.spawn(delete_node_pair_guaranteed(self._client, self._path, proof_node))
             raise
 
-    def _held_by(self) -> str:
-        return f": held by {self._seen.owner}" if self._seen is not None else ""
+    def _holder_text(self) -> str:
+        return f": held by {self._seen_holder.owner}" if self._seen_holder is not None else ""
 
-    async def _facts(self) -> str:
-        return self._held_by()
+    async def _holder_facts(self) -> str:
+        return self._holder_text()
 
     async def _attempt(self, sent_at: dict[str, float], wait: bool) -> DurableLease | None:
-        """Check the holder, and take over the lock. Return the lease if an earlier attempt succeeded."""
-        holder = await self._look(sent_at, wait)
+        """Return the lease if an earlier attempt succeeded. Otherwise try to take over the lock, and return None."""
+        holder = await self._wait_until_available(sent_at, wait)
         if holder is not None and holder.hold_id in sent_at:
             return await self._confirm(holder, sent_at)
         await self._take_over(holder, sent_at)
         return None
 
-    async def _look(self, sent_at: dict[str, float], wait: bool) -> Holder | None:
+    async def _wait_until_available(self, sent_at: dict[str, float], wait: bool) -> Holder | None:
         """Wait until the lock can be taken over, or an earlier request of this attempt has acquired it.
 
         Returns:
-            The present or former holder; None if the lock is free.
+            The current or previous holder; None if the lock is free.
 
         Raises:
             _NotFreeError: The lock is not free, and *wait* is False.
@@ -323,13 +326,13 @@ class DurableLock(LockBase[DurableLease]):
                         async with asyncio.timeout(left):
                             await watch.next()
             except NoNodeError:
-                self._seen = None
+                self._seen_holder = None
                 return None
 
     async def _time_left(self, holder: Holder) -> float:
-        """Return the seconds until *holder* loses the lock without a renewal; 0 if ``_token`` is its token."""
-        if holder != self._seen:
-            self._seen, self._seen_at = holder, self._clock.now()
+        """Return the seconds until *holder* loses the lock if it is not renewed. Return 0 if ``_token`` matches."""
+        if holder != self._seen_holder:
+            self._seen_holder, self._seen_at = holder, self._clock.now()
         if self._token:
             proof = await self._client.exists(holder.proof_node(self._path))
             if proof is not None and proof.czxid == self._token:

@@ -23,19 +23,19 @@ L = TypeVar("L", bound=Lease)
 
 
 class _Candidacy(Lock):
-    """A lock with nodes named like those in an election."""
+    """A lock with the node names of an election."""
 
     kind = "latch"
     kinds = ("latch",)
 
 
 class ElectionBase(Generic[L]):
-    """A lock whose holder leads: the common part of elections.
+    """The common part of elections: a lock whose holder is the leader.
 
     Args:
         client: Client whose session the candidate uses.
         path: Path of the election.
-        lock: The lock.
+        lock: Lock whose holder is the leader.
     """
 
     def __init__(self, client: BaseClient[Any], path: str, lock: LockBase[L]) -> None:
@@ -55,7 +55,7 @@ class ElectionBase(Generic[L]):
         return await self._lock.acquire(timeout)
 
     async def attempt(self) -> L | None:
-        """Lead if no candidate does, or return None without creating a node."""
+        """Become the leader if no candidate leads, and return the lease. Otherwise create no node, and return None."""
         return await self._lock.attempt()
 
     async def run(self, lead: Callable[..., Awaitable[Any]]) -> None:
@@ -66,7 +66,8 @@ class ElectionBase(Generic[L]):
         Args:
             lead: Function that is called with each leadership, or without arguments if it has no parameters. It is
                 cancelled when the leadership is lost, unless *on_lost* is ``flag``. When it returns or raises
-                LockLostError, ConnectionLossError or SessionExpiredError, this resigns and becomes a candidate again.
+                LockLostError, ConnectionLossError or SessionExpiredError, the client
+                resigns and becomes a candidate again.
 
         Raises:
             ClosedError: The client was closed.
@@ -84,7 +85,7 @@ class ElectionBase(Generic[L]):
                 await leading
 
         while True:
-            await repeat(once, done=(LockLostError,), counted=False)
+            await repeat(once, done=(LockLostError,), limits_refusals=False)
             await asyncio.sleep(RETRY_DELAY)  # the pause lets other candidates lead
 
     @returns_coroutine
@@ -98,7 +99,7 @@ class ElectionBase(Generic[L]):
 
 
 class Election(ElectionBase[Lease]):
-    """Elects a leader among candidates that follow each other in order::
+    """An election of a leader among candidates that lead in the order of their arrival::
 
         async with Election(zk, "/leader", b"host-1") as leadership:
             ...  # leads, until the block is left or leadership.lost happens
@@ -143,9 +144,9 @@ class Election(ElectionBase[Lease]):
         return list((await read_values(self._client, self._path, [node.name for node in line])).values())
 
     async def leader(self) -> bytes | None:
-        """Return the leader's name, or None without a leader."""
+        """Return the leader's name, or None while no candidate leads."""
         return next(iter(await self.candidates()), None)
 
     def observe(self) -> AsyncIterator[bytes | None]:
-        """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
+        """Yield the leader's name, and yield it again after each change. The name is None while no candidate leads."""
         return observe(lambda: watch_list(self._client, self._path), self.leader)

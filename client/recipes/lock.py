@@ -18,13 +18,13 @@ from ..wire.arguments import checked_choice, checked_timeout
 from ._base import checked_client, resolve_namings
 from ._contender import Contender, Rule, process_name, wait_for_predecessor
 from ._follow import read_children
-from ._lease import REVOKE, Lease
+from ._lease import REVOKE_DATA, Lease
 from ._lock_base import LockBase, OnLost
 
 Release = Literal["send", "wait"]
-_RELEASES: Final[tuple[str, ...]] = get_args(Release)
+_RELEASE_CHOICES: Final[tuple[str, ...]] = get_args(Release)
 FACTS_TIMEOUT: Final = 0.2
-"""Seconds after a timeout for finding out which client holds the lock."""
+"""Maximum time in seconds to find out which client holds the lock, for the error message of a timeout."""
 
 
 class Lock(LockBase[Lease]):
@@ -52,7 +52,7 @@ class Lock(LockBase[Lease]):
         on_lost: ``cancel`` cancels the task inside the ``async with`` block when the lock is lost, and the block
             raises LockLostError. ``flag`` only triggers ``lease.lost``.
         reentrant: Whether the task that holds the lock may enter or acquire it again. The last exit or release releases
-            it. If False, that raises DeadlockError, because the task would wait for itself.
+            it. If False, entering it again raises DeadlockError, because the task would wait for itself.
         revocable: Whether :meth:`revoke` can request the release, which triggers ``lease.revoked``.
         release: ``send`` only sends the release at the end of a block, ``wait`` also waits for the server's answer.
         data: Human-readable data of the nodes, by default host and process id, such as ``host-1:4711``.
@@ -90,7 +90,7 @@ class Lock(LockBase[Lease]):
         self._timeout = checked_timeout(timeout)
         self.namings: tuple[Naming, ...] = resolve_namings(naming)
         self.reentrant = reentrant
-        self.waits_for_release = checked_choice("release", release, _RELEASES) == "wait"
+        self.waits_for_release = checked_choice("release", release, _RELEASE_CHOICES) == "wait"
         self._revocable = revocable
         self.data: bytes = process_name() if data is None else serializers.raw.encode(data)
 
@@ -101,7 +101,7 @@ class Lock(LockBase[Lease]):
         """Return whether the two locks have a naming in common."""
         return isinstance(held, Lock) and not set(self.namings).isdisjoint(held.namings)
 
-    def _place(self, naming: str) -> Contender:
+    def _new_contender(self, naming: str) -> Contender:
         return Contender(
             self._raw,
             self._path,
@@ -125,42 +125,42 @@ class Lock(LockBase[Lease]):
             ConnectionLossError: No connection was available in time.
             SessionExpiredError: The session ended during the wait.
         """
-        if (lease := self._own_lease()) is not None:
+        if (lease := self._enter_own_lease()) is not None:
             return lease
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
-        places = list(map(self._place, self.namings))
+        places = list(map(self._new_contender, self.namings))
         if seconds is None:
-            return await self._wait_in(places)
+            return await self._wait_in_lines(places)
         if (lease := await self._acquire_nowait(seconds)) is not None:
             return lease
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return await self._wait_in(places)
+                return await self._wait_in_lines(places)
         except TimeoutError:
             if not limit.expired():
                 raise
         finally:
             del limit  # it refers to the task, which may refer to the error
-        raise TimeoutError(f"{self._path} was not free within {seconds:g} s{await self._facts(places)}")
+        raise TimeoutError(f"{self._path} was not free within {seconds:g} s{await self._holder_facts(places)}")
 
-    async def _wait_in(self, places: list[Contender]) -> Lease:
-        """Wait in line at each of the places, and return the lease."""
+    async def _wait_in_lines(self, places: list[Contender]) -> Lease:
+        """Wait in the line of each contender in turn, and return the lease."""
         try:
             for place in places:
                 await place.enter()
                 await place.wait()
-            return self._acquired(await self._lease_of(places))
+            return self._record_holder(await self._confirm_lease(places))
         except BaseException:  # a cancellation also has to clean up
-            _leave(places)
+            _leave_lines(places)
             raise
 
-    async def _facts(self, places: Sequence[Contender] = ()) -> str:
-        """Return the holder and the number of waiters, if the server answers quickly."""
+    async def _holder_facts(self, places: Sequence[Contender] = ()) -> str:
+        """Return a text with the holder and the number of waiters; empty if the server does not answer quickly."""
         with contextlib.suppress(ZooKeeperError, TimeoutError):
             async with asyncio.timeout(FACTS_TIMEOUT):
                 others = [node for node in await self.contenders() if not any(place.owns(node) for place in places)]
-                if not others:  # the lock has just become free
+                if not others:  # the lock may be free by now
                     return ""
                 data, stat = await self._raw.get(others[0])
                 name = str(data)
@@ -180,28 +180,28 @@ class Lock(LockBase[Lease]):
             ConnectionLossError: No connection was available in time.
             SessionExpiredError: The session ended during the attempt.
         """
-        if self.reentrant and (lease := self._own_lease()) is not None:
+        if self.reentrant and (lease := self._enter_own_lease()) is not None:
             return lease
         places: list[Contender] = []
-        if len(self.namings) > 1 and not await self.is_free():  # with one naming, the contender checks the line itself
+        if len(self.namings) > 1 and not await self.is_free():  # with one naming, the contender itself checks the line
             return None
         try:
             for naming in self.namings:
-                place = self._place(naming)
+                place = self._new_contender(naming)
                 if not await place.attempt():
-                    _leave(places)
+                    _leave_lines(places)
                     return None
                 places.append(place)
-            return self._acquired(await self._lease_of(places))
+            return self._record_holder(await self._confirm_lease(places))
         except BaseException:  # a cancellation also has to clean up
-            _leave(places)
+            _leave_lines(places)
             raise
 
     async def is_free(self) -> bool:
         """Return whether :meth:`acquire` would succeed without waiting."""
-        return all([await self._place(naming).is_free() for naming in self.namings])
+        return all([await self._new_contender(naming).is_free() for naming in self.namings])
 
-    async def _lease_of(self, places: list[Contender]) -> Lease:
+    async def _confirm_lease(self, places: list[Contender]) -> Lease:
         token = places[-1].token
         for place in places[:-1]:  # the other places were not watched while the last place waited
             token = await place.confirm()
@@ -220,17 +220,17 @@ class Lock(LockBase[Lease]):
         return sort_by_arrival(self.namings[-1], self.kinds, await read_children(self._client, self._path))
 
     async def revoke(self) -> bool:
-        """Request every holder to release the lock, and return whether it is held. Holders may ignore the request."""
+        """Request every holder to release the lock. Return whether the lock is held. Holders may ignore the request."""
         client, asked = self._raw, False
         line = await self._line()
         readers = next((place for place, node in enumerate(line) if node.row.kind != "read"), len(line))
         for node in line[: max(readers, 1)]:  # the leading readers, or else the first node
-            with contextlib.suppress(NoNodeError):  # the lock has just been released
-                await client.set(paths.join(self._path, node.name), REVOKE)
+            with contextlib.suppress(NoNodeError):  # the holder may have released the lock since
+                await client.set(paths.join(self._path, node.name), REVOKE_DATA)
                 asked = True
         return asked
 
 
-def _leave(places: list[Contender]) -> None:
+def _leave_lines(places: list[Contender]) -> None:
     for place in reversed(places):
         place.leave()

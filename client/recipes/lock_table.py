@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...protocol.deadlocks import LockStatus, Wait
 from .. import serializers
 from ._base import Recipe
-from ._shared import ClientReader, find_deadlocks, lock_lines
+from ._shared import ClientReader, find_deadlocks, read_lock_lines
 
 
 class LockTable(Recipe):
@@ -27,10 +27,10 @@ class LockTable(Recipe):
     async def read(self) -> list[LockStatus]:
         """Return the locks, sorted by path. Each is a consistent snapshot, but not all are from the same moment."""
         reader = ClientReader(self._client, self._path)
-        return sorted(await lock_lines(reader, await reader.listing()))
+        return sorted(await read_lock_lines(reader, await reader.listing()))
 
     async def deadlocks(self) -> list[list[Wait]]:
-        """Return the cycles of clients that wait for each other, each as a list. A cycle never resolves by itself.
+        """Return the deadlocks: cycles of clients that wait for each other. A cycle never resolves by itself.
 
         A cycle involves at least two locks. It consists of sessions: a client that holds one lock in one task and
         waits for another lock in another task is included, although its first task may still continue.

@@ -21,7 +21,7 @@ from ...protocol.records import Stat
 from .. import serializers
 from ..aio.limits import timeout_with_message
 from ..aio.operations import BaseClient
-from ..aio.reliable import MAX_REFUSALS, Refusals, ensure_container
+from ..aio.reliable import MAX_REFUSALS, RefusalCounter, ensure_container
 from ..aio.supervision import first_event
 from ..aio.suspension import SteadyClock
 from ..aio.watcher import Watcher
@@ -36,8 +36,8 @@ from ._queue_entry import QueueEntry
 from .priority_queue import PriorityQueue
 
 _log = logging.getLogger("zoolet.client")
-RETRY: Final = Backoff(first=0.1, longest=60.0)
-"""Default delays before an entry is tried again, and number of attempts."""
+DEFAULT_RETRY: Final = Backoff(first=0.1, longest=60.0)
+"""Default delays before a failed entry is delivered again, without a limit on attempts."""
 
 
 class LockingQueue(PriorityQueue[V]):
@@ -54,10 +54,10 @@ class LockingQueue(PriorityQueue[V]):
     :class:`Queue`. Each attempt creates and deletes a child of the entry's node, so half of the node's cversion is the
     number of attempts. Its mtime is when the last attempt failed, or when the attempt of a dead consumer started.
 
-    Guarantees: an entry has one consumer at a time. If it dies, the next one gets the entry. An entry and the node of
-    its consumer are deleted in one transaction, so a consumer that has lost its entry cannot acknowledge it. An entry
-    that the serializer cannot read blocks no consumer: it has an ``error``. Neither does an entry that fails
-    repeatedly: others are consumed during its delay.
+    Guarantees: an entry has one consumer at a time. If the consumer dies, the next one gets the entry. An entry and the
+    node of its consumer are deleted in one transaction, so a consumer that has lost its entry cannot acknowledge it.
+    An entry that the serializer cannot read does not block the queue: it has an ``error``. Nor does an entry that
+    fails repeatedly, because others are consumed during its delay.
 
     Limits: a consumer that is stopped for longer than its session timeout may work on an entry at the same time as the
     next one, but its acknowledgement fails. An attempt counts from its start, even if the acquire is then cancelled.
@@ -70,7 +70,7 @@ class LockingQueue(PriorityQueue[V]):
             of failed attempts. By default 0.1 s, doubled up to 60 s, without a limit on attempts.
     """
 
-    def __init__(self, client: BaseClient[V], path: str, *, retry: Backoff = RETRY) -> None:
+    def __init__(self, client: BaseClient[V], path: str, *, retry: Backoff = DEFAULT_RETRY) -> None:
         checked_client(client).add_chroot(path)
         super().__init__(client, paths.join(path, ENTRIES))
         self._taken = paths.join(path, TAKEN)
@@ -105,7 +105,7 @@ class LockingQueue(PriorityQueue[V]):
         return [] if entry is None else [await entry.consume()]
 
     async def acquire(self, timeout: float | None = None) -> QueueEntry[V]:
-        """Acquire the first entry that has no consumer and no delay, or wait for one.
+        """Acquire the first entry that has no consumer and no delay, or wait for such an entry.
 
         Args:
             timeout: Longest wait in seconds; None for no limit; 0 to only acquire an entry that is available now.
@@ -123,7 +123,7 @@ class LockingQueue(PriorityQueue[V]):
                     ):
                         entry = await self._acquire_first(put.initial or [], taken.initial)
                         if entry is None:
-                            limit.before_waiting()
+                            limit.check_may_wait()
                             await self._wait_for_change(put, taken)
         except BaseException:  # a cancellation also has to clean up
             if entry is not None:
@@ -167,21 +167,22 @@ class LockingQueue(PriorityQueue[V]):
     # --- attempts ---
 
     def _is_exhausted(self, attempts: int) -> bool:
-        """Return whether an entry with this number of attempts gets no further one."""
+        """Return whether an entry gets no further attempt after this number of attempts."""
         return self._retry.tries is not None and attempts >= self._retry.tries
 
     async def _is_due(self, name: str, stat: Stat) -> bool:
-        """Return whether an entry may be tried now. If not, remember when."""
+        """Return whether an entry may be tried now. If not, record the time when it may."""
         attempts = min(stat.cversion // 2, 1000)  # the delay reaches its maximum before 1,000 attempts
         delay = next(islice(self._retry.delays(self._client._core.rng), attempts - 1, None), 0.0) if attempts else 0.0
         if not delay:
             return True
         if self._clock_offset is None:  # a write returns the server's time, and this write triggers no watches
             self._clock_offset = (await self._raw.set(self._taken, b"")).mtime / 1000 - self._clock.now()
-        if name in self._due and self._due[name][1] == stat.version:  # the delay for this version is over
+        # _acquire_first() has skipped this version until its delay was over.
+        if name in self._due and self._due[name][1] == stat.version:
             return True
         now = self._clock.now()
-        # The wait is at most the whole delay, because the server's clock may have been set in the meantime.
+        # The wait is at most the whole delay, because the server's clock may have been changed since.
         due = min(stat.mtime / 1000 - self._clock_offset, now) + delay
         self._due[name] = due, stat.version
         return due <= now
@@ -193,7 +194,7 @@ class LockingQueue(PriorityQueue[V]):
         if lease is None:
             return None
         try:
-            data, stat = await self._count(path, lease)
+            data, stat = await self._count_attempt(path, lease)
         except BaseException as error:
             lease.release_nowait()
             if isinstance(error, NoNodeError):
@@ -212,16 +213,16 @@ class LockingQueue(PriorityQueue[V]):
     async def _acquire_owned(self, node: str, path: str, version: int) -> OwnedNode | None:
         """Acquire the right to consume or move an entry of this version. Return None if another client was faster.
 
-        Earlier reads may be of a different entry: the container of an empty queue is deleted, and then names and
-        versions start again. From here on the entry stays the same, so read it now.
+        Earlier reads may be of a different entry: when the container of an empty queue is deleted, names and
+        versions start again. An acquired entry stays the same, so read it only after this call.
         """
         return await acquire_node(self._raw, node, process_name(), lambda transaction: transaction.check(path, version))
 
-    async def _count(self, path: str, lease: OwnedNode) -> tuple[bytes, Stat]:
+    async def _count_attempt(self, path: str, lease: OwnedNode) -> tuple[bytes, Stat]:
         """Count an attempt at an owned entry. Return its data and its previous stat."""
         data, first = await self._raw.get(path)
-        stat, refusals = first, Refusals()
-        while stat.cversion == first.cversion:  # a changed cversion shows a counted attempt without reply
+        stat, refusals = first, RefusalCounter()
+        while stat.cversion == first.cversion:  # a changed cversion shows that an attempt without reply counted
             transaction = lease.transaction()
             transaction.set(path, data, stat.version)
             transaction.create(paths.join(path, "attempt"))
@@ -239,12 +240,12 @@ class LockingQueue(PriorityQueue[V]):
     # --- dead entries ---
 
     def _dead_path(self, name: str) -> str:
-        """Return the path to create a dead entry of the same priority, to which the server appends the number."""
-        return paths.join(self._dead, _prefix(name))
+        """Return the path for creating a dead entry of the same priority. The server appends the number to the path."""
+        return paths.join(self._dead, _name_without_number(name))
 
     async def _move_unowned_to_dead(self, name: str, stat: Stat) -> None:
-        """Move an entry to the dead ones after its last consumer has died, unless it has a new consumer."""
-        path = self._at(name)
+        """Move an entry whose last consumer has died to the dead entries, unless it has a new consumer."""
+        path = self._child_path(name)
         lease = await self._acquire_owned(paths.join(self._taken, name), path, stat.version)
         if lease is None:
             return
@@ -253,7 +254,7 @@ class LockingQueue(PriorityQueue[V]):
             entry: QueueEntry[V] = QueueEntry(self._raw, path, data, lease, stat.cversion // 2)
             if self._is_exhausted(entry.attempts):
                 entry.move_to = self._dead_path(name)
-                lease._begin_exchange()  # the deletion of the node must not count as a loss
+                lease._start_exchange()  # the deletion of the node must not count as a loss
                 await entry._fail()
                 lease._mark_released()
         except NoNodeError:
@@ -269,7 +270,7 @@ class LockingQueue(PriorityQueue[V]):
                 lease.release_nowait()
 
     async def dead(self) -> dict[str, V | None]:
-        """Return the dead entries: their values by name, None for unreadable ones."""
+        """Return the values of the dead entries by name. The value of an unreadable entry is None."""
         values: dict[str, V | None] = {}
         for path in self._entries(await read_children(self._client, self._dead)):
             name = paths.name(path)
@@ -299,17 +300,17 @@ class LockingQueue(PriorityQueue[V]):
         try:
             data, _ = await self._raw.get(path)
             await self._create_parent(self._path)
-            lease._begin_exchange()  # the deletion of the node must not count as a loss
+            lease._start_exchange()  # the deletion of the node must not count as a loss
             async with lease.transaction() as transaction:
                 for node in (path, lease.path, lease.proof_node):
                     transaction.delete(node)
-                transaction.create(self._at(_prefix(name)), data, sequential=True)
+                transaction.create(self._child_path(_name_without_number(name)), data, sequential=True)
             lease._mark_released()
         finally:
             if not lease.released:
                 lease.release_nowait()
 
 
-def _prefix(name: str) -> str:
+def _name_without_number(name: str) -> str:
     """Return an entry's name without its sequence number, which may be negative."""
     return "-".join([*name.split("-")[:2], ""])

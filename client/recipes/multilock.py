@@ -23,8 +23,8 @@ class MultiLease(Lease):
 
     Attributes:
         parts: Lease of each lock, sorted by path.
-        tokens: Token of each lock, by path. ``token`` is the token of the last one, acquired while all others were
-            held.
+        tokens: Token of each lock, by path. ``token`` is the token of the last lock, which was acquired while all
+            others were held.
     """
 
     def __init__(self, client: BaseClient[Any], parts: dict[str, Lease]) -> None:
@@ -36,7 +36,7 @@ class MultiLease(Lease):
         self._followers = [client._core.spawn(_follow(ref, part)) for part in self.parts]
 
     def raise_if_lost(self) -> None:
-        """Check that all parts are certainly still held.
+        """Check that all parts are guaranteed to be still held.
 
         Raises:
             LockLostError: A part was lost or released, or may have been lost.
@@ -71,7 +71,7 @@ async def _follow(ref: weakref.ref[MultiLease], part: Lease) -> None:
 
 
 class MultiLock(LockBase[MultiLease]):
-    """Locks several paths together: ``async with MultiLock(zk, ["/a", "/b"]) as lease:``.
+    """A lock on several paths together: ``async with MultiLock(zk, ["/a", "/b"]) as lease:``.
 
     Znodes: for each path, the nodes of a :class:`~zoolet.client.recipes.lock.Lock`.
 
@@ -130,10 +130,10 @@ class MultiLock(LockBase[MultiLease]):
         except BaseException:  # a cancellation also has to clean up
             self._give_up(leases)
             raise
-        return self._acquired(MultiLease(self._client, leases))
+        return self._record_holder(MultiLease(self._client, leases))
 
     async def attempt(self) -> MultiLease | None:
-        """Acquire all locks if they are all free, or keep none and return None.
+        """Acquire all locks if they are all free, and return their lease. Otherwise keep no lock, and return None.
 
         Raises:
             ConnectionLossError: No connection was available in time.
@@ -149,7 +149,7 @@ class MultiLock(LockBase[MultiLease]):
                     break
                 leases[path] = lease
             else:
-                return self._acquired(MultiLease(self._client, leases))
+                return self._record_holder(MultiLease(self._client, leases))
         except BaseException:  # a cancellation also has to clean up
             self._give_up(leases)
             raise

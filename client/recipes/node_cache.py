@@ -22,7 +22,7 @@ class NodeCache(FollowingRecipe[C]):
     Guarantees: ``value`` eventually becomes every lasting value, and never goes backwards unless the server does. While
     disconnected it stays unchanged. Changes are read as soon as the client reconnects, including in a new session.
 
-    Limits: values that are quickly replaced may never be seen. The cache lags by as long as an event takes.
+    Limits: values that are quickly replaced may never be seen. The cache lags by the delivery time of events.
 
     Args:
         client: Client that reads and watches the node.
@@ -57,14 +57,22 @@ class NodeCache(FollowingRecipe[C]):
 
     @property
     def stat(self) -> Stat | None:
-        """Stat of the node; None if the node does not exist. Raises as ``value`` does."""
+        """Stat of the node; None if the node does not exist.
+
+        Raises:
+            RuntimeError: As for ``value``.
+            Exception: As for ``value``.
+        """
         self._check_read()
         return self._stat
 
     @property
     def error(self) -> UndecodableError | None:
-        """Error of the serializer for the latest value, or None; ``value`` is the last readable one. Raises as
-        ``value`` does.
+        """Error of the serializer for the latest value, or None. If it is set, ``value`` is the last readable value.
+
+        Raises:
+            RuntimeError: As for ``value``.
+            Exception: As for ``value``.
         """
         self._check_read()
         return self._error
@@ -92,7 +100,7 @@ class NodeCache(FollowingRecipe[C]):
         session_id, self._session_id = self._session_id, self._client.session_id
         if stat and before and stat.czxid == before.czxid and stat.mzxid < before.mzxid:
             if session_id == self._session_id:
-                return  # a newer reply overtook this one; a new session may see a restored server
+                return  # a newer reply overtook this one; in a new session, the server may have restored older data
         self._value, self._stat = value, stat
         if (stat and (stat.czxid, stat.mzxid)) != (before and (before.czxid, before.mzxid)):
             self._follower.mark_changed()

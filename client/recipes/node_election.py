@@ -15,7 +15,7 @@ from .trylock import TryLock
 
 
 class NodeElection(ElectionBase[OwnedNode]):
-    """Elects a leader of unordered candidates: ``async with NodeElection(zk, "/leader", b"host-1") as leadership:``.
+    """An election among unordered candidates: ``async with NodeElection(zk, "/leader", b"host-1") as leadership:``.
 
     Znodes: as for TryLock. The data of PATH is the leader's name.
 
@@ -43,12 +43,12 @@ class NodeElection(ElectionBase[OwnedNode]):
         super().__init__(client, path, TryLock(client, path, timeout=timeout, on_lost=on_lost, data=name))
 
     async def leader(self) -> bytes | None:
-        """Return the leader's name, or None without a leader."""
+        """Return the leader's name, or None while no candidate leads."""
         try:
             return bytes((await self._client.get(self._path))[0])
         except NoNodeError:
             return None
 
     def observe(self) -> AsyncIterator[bytes | None]:
-        """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
+        """Yield the leader's name, and yield it again after each change. The name is None while no candidate leads."""
         return observe(lambda: self._client.watch_exists(self._path), self.leader)

@@ -9,7 +9,7 @@ from ...protocol.hexadecimal import hexadecimal
 from ...protocol.node_json import data_json
 from .. import serializers
 from ._base import Recipe
-from ._shared import ClientReader, SharedRecipe, shared_lines
+from ._shared import ClientReader, SharedRecipe, read_shared_recipes
 
 
 class Overview(Recipe):
@@ -30,12 +30,12 @@ class Overview(Recipe):
 
     async def read(self) -> tuple[list[SharedRecipe], list[list[Wait]]]:
         """Return the recipes in use, sorted by path, and the deadlocks: cycles of clients that wait for each other."""
-        lines, found = await shared_lines(ClientReader(self._client, self._path))
+        lines, found = await read_shared_recipes(ClientReader(self._client, self._path))
         return sorted(lines, key=lambda line: (line.path, line.kind)), found
 
 
 def overview_json(lines: list[SharedRecipe], circles: list[list[Wait]]) -> dict[str, Any]:
-    """Return the result of :meth:`Overview.read` as JSON."""
+    """Return the result of :meth:`Overview.read` as an object for JSON."""
     return {
         "shared": [
             {
@@ -59,24 +59,24 @@ def overview_json(lines: list[SharedRecipe], circles: list[list[Wait]]) -> dict[
 
 
 def entry_json(entry: LockEntry, most: int | None = None) -> dict[str, Any]:
-    """Return a holder or waiter as JSON.
+    """Return a holder or waiter as an object for JSON.
 
     Args:
         entry: The holder or waiter.
-        most: Number of bytes of its data to show; None for all. Longer text ends with "…"; for longer binary data only
-            the ``size`` is shown.
+        most: Maximum number of bytes of data to include; None for no limit. Longer text is cut and ends with "…".
+            Longer binary data is replaced with its ``size``.
     """
     return {
         "node": entry.path,
         "session": hexadecimal(entry.session_id) if entry.session_id else None,
-        "data": data_json(entry.data) if most is None or len(entry.data) <= most else _start_of(entry.data, most),
+        "data": data_json(entry.data) if most is None or len(entry.data) <= most else _preview(entry.data, most),
         "reader": entry.shared,
         "since": entry.since,
-        "czxid": str(entry.czxid) if entry.czxid else None,  # a string, because JavaScript numbers are too small
+        "czxid": str(entry.czxid) if entry.czxid else None,  # a string, because JavaScript rounds 64-bit numbers
     }
 
 
-def _start_of(data: bytes, most: int) -> object:
+def _preview(data: bytes, most: int) -> object:
     for end in range(most, most - 4, -1):  # the limit may split a character
         if isinstance(text := data_json(data[:end]), str):
             return f"{text}…"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from ...protocol.recipe_names import Naming, is_named, prefix
+from ...protocol.recipe_names import Naming, matches_kind, prefix
 from .. import serializers
 from ..aio.operations import BaseClient
 from ..wire.arguments import checked_bytes, checked_node_name
@@ -47,26 +47,28 @@ class Party(SupervisedRecipe):
     ) -> None:
         super().__init__(client, path)
         checked_bytes("name", name)
-        self._kazoo = checked_naming(naming) == "kazoo"
-        node = prefix("kazoo", "member", client._core.new_uuid()) if self._kazoo else checked_node_name(name.decode())
-        self._member = PersistentEphemeral(self._client, self._at(node), name, stop_timeout=stop_timeout)
+        self._is_kazoo = checked_naming(naming) == "kazoo"
+        node = (
+            prefix("kazoo", "member", client._core.new_uuid()) if self._is_kazoo else checked_node_name(name.decode())
+        )
+        self._member = PersistentEphemeral(self._client, self._child_path(node), name, stop_timeout=stop_timeout)
 
     async def members(self) -> list[bytes]:
         """Return the members' names, sorted by node name."""
         names = sorted(await read_children(self._client, self._path))
-        if not self._kazoo:
+        if not self._is_kazoo:
             return [name.encode() for name in names]
-        members = [name for name in names if is_named("kazoo", "member", name)]
+        members = [name for name in names if matches_kind("kazoo", "member", name)]
         return list((await read_values(self._client, self._path, members)).values())
 
     def changes(self) -> AsyncIterator[list[bytes]]:
         """Yield the members' names, and yield them again after each change."""
         return observe(lambda: watch_list(self._client, self._path), self.members)
 
-    async def _begin(self) -> None:
+    async def _start_tasks(self) -> None:
         await self._member.start(self._block)
 
     async def stop(self) -> None:
-        """Delete the member's node."""
+        """Leave the group: stop the tasks, and delete the member's node."""
         await super().stop()
         await self._member.stop()

@@ -20,12 +20,12 @@ from ._follow import SessionGuard
 
 
 class PersistentEphemeral(SupervisedRecipe[V]):
-    """Keeps an ephemeral node for as long as its program runs: ``async with PersistentEphemeral(zk, "/up/me"):``.
+    """An ephemeral node that exists while its program runs: ``async with PersistentEphemeral(zk, "/up/me"):``.
 
     Znodes: PATH, ephemeral, with the value. Missing parent nodes are created, the last one as a container.
 
     Guarantees: when a session ends or another client deletes the node, it is created again with the latest value. If a
-    node of that name belongs to a different session, often the client's former session, this waits for its deletion.
+    node of that name belongs to a different session, often an earlier one of this client, its deletion is awaited.
     Leaving the block deletes the node. If the node cannot be kept, the block is cancelled and raises the reason.
 
     Limits: the node does not exist between two sessions. Programs that use the same path take turns.
@@ -44,8 +44,8 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         super().__init__(client, path)
         self._value: V | Literal[b""] = value
         self._stop_timeout = checked_count("stop_timeout", stop_timeout, 0.0)
-        self._finishing: asyncio.Task[Any] | None = None
-        self._changes = 0  # number of calls of set()
+        self._finish_task: asyncio.Task[Any] | None = None
+        self._change_count = 0  # number of calls of set()
         self._session_id = 0  # session that owns the node
         self._guard: SessionGuard | None = None
         self._watch: Watcher | None = None
@@ -57,14 +57,16 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         return self._session_id != 0 and self._session_id == self._client.session_id
 
     async def set(self, value: V | Literal[b""]) -> None:
-        """Change the value of the node, now and whenever it is recreated. If the connection is lost, or the call is
-        cancelled, the value is written in the background as soon as the server can be reached.
+        """Change the value of the node, now and whenever it is recreated.
+
+        If the connection is lost, or the call is cancelled, the value is written in the background as soon as the
+        server can be reached.
 
         Raises:
             ConnectionLossError: The connection was lost. If the server closes every connection
                 because of this value, the block raises the error as well.
             SessionExpiredError: The session ended. The node is recreated with the new value.
-            ZooKeeperError: The server refused the new value, and the node keeps its former one.
+            ZooKeeperError: The server refused the new value, and the node keeps its previous value.
             TypeError, ValueError: The serializer does not support the value, or it is too large.
             RuntimeError: The recipe was not entered.
         """
@@ -72,7 +74,7 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         self._client._data(value, self._path)  # raises if the value cannot be written
         call = self._client.set(self._path, value) if self.exists else None
         former, self._value, watch = self._value, value, self._watch
-        self._changes += 1
+        self._change_count += 1
         if call is None or watch is None:
             return
         try:
@@ -89,7 +91,7 @@ class PersistentEphemeral(SupervisedRecipe[V]):
 
     async def _keep(self) -> None:
         """Create the node, and return when it no longer exists."""
-        client, value, changes = self._client, self._value, self._changes
+        client, value, changes = self._client, self._value, self._change_count
         self._session_id = 0
         try:
             await client.create(self._path, value, ephemeral=True)
@@ -103,14 +105,14 @@ class PersistentEphemeral(SupervisedRecipe[V]):
             try:
                 await client.set(self._path, value)
             except NoNodeError:
-                return  # the node of a former session was deleted before the write
+                return  # the node of a previous session was deleted before the write
         async with client.watch(self._path) as self._watch:
             stat = await client.exists(self._path)
             if stat is None or stat.ephemeralOwner != client.session_id:
                 return
             self._guard = SessionGuard(client, self._watch, self._path, stat.ephemeralOwner)
-            while changes != self._changes:  # set() may change the value while the node is created
-                changes = self._changes
+            while changes != self._change_count:  # set() may change the value while the node is created
+                changes = self._change_count
                 try:
                     await client.set(self._path, self._value)
                 except NoNodeError:
@@ -121,29 +123,30 @@ class PersistentEphemeral(SupervisedRecipe[V]):
                 if event.type == EventType.NODE_DELETED:
                     return
 
-    async def _begin(self) -> None:
+    async def _start_tasks(self) -> None:
         try:
-            if self._finishing is not None:  # the previous block must not delete this block's node
-                self._finishing.cancel()
-                await asyncio.wait((self._finishing,))
+            if self._finish_task is not None:  # the previous block must not delete this block's node
+                self._finish_task.cancel()
+                await asyncio.wait((self._finish_task,))
             await self._follower.start(self._block.fail)
         except BaseException:  # a cancelled task also has to delete the node
             self._finish_in_background()
             raise
 
     async def stop(self) -> None:
-        """Stop keeping the node, and delete it if this session owns it. If that takes longer than *stop_timeout*, or if
-        this is cancelled, the deletion continues in the background.
+        """Stop keeping the node, and delete it if this session owns it.
+
+        If the deletion takes longer than *stop_timeout*, or the call is cancelled, it continues in the background.
         """
         await super().stop()
         self._finish_in_background()
-        if self._finishing is not None:
-            await wait_for_cleanup(self._finishing, self._stop_timeout)
+        if self._finish_task is not None:
+            await wait_for_cleanup(self._finish_task, self._stop_timeout)
 
     def _finish_in_background(self) -> None:
-        self._session_id, self._finishing = 0, None
+        self._session_id, self._finish_task = 0, None
         if self._client._core.is_open:
-            self._finishing = self._client._core.spawn(self._finish())
+            self._finish_task = self._client._core.spawn(self._finish())
 
     async def _finish(self) -> None:
         await self._follower.stop()

@@ -17,7 +17,7 @@ from ..wire.arguments import checked_node_name, checked_timeout
 from ._base import Recipe
 from ._follow import read_children, watch_list
 
-REMEMBER_KEYS: Final = 86_400.0
+KEY_LIFETIME_SECONDS: Final = 86_400.0
 """Seconds that the key of a value is remembered after the put."""
 
 
@@ -25,7 +25,7 @@ class Queue(Recipe[V]):
     """A first-in, first-out queue: ``await queue.put(value)``, ``value = await queue.get()``.
 
     Znodes: ``PATH/entry-100-<seq>``, persistent and sequential, as in kazoo's Queue. ``PATH-keys/<key>`` with a TTL,
-    the keys of values that were put with one.
+    the keys of values that were put with a key.
 
     Guarantees: an entry is delivered to at most one consumer.
 
@@ -57,7 +57,7 @@ class Queue(Recipe[V]):
         return await self._put(value, 100, key)
 
     async def _put(self, value: V, priority: int, key: str | None) -> str:
-        path_prefix = self._at(prefix("kazoo", "entry", priority=priority))
+        path_prefix = self._child_path(prefix("kazoo", "entry", priority=priority))
         if key is not None:
             return await self._put_once(path_prefix, value, checked_node_name(key))
         while True:
@@ -71,9 +71,9 @@ class Queue(Recipe[V]):
         await self._client.ensure_path(path)
 
     async def _put_once(self, path_prefix: str, value: V, key: str) -> str:
-        """Put a value and a node for its key in one transaction."""
+        """Put a value, with a node for its key, and return the entry's name; an empty text for a used key."""
         client = self._client.with_serializer(serializers.raw)
-        ttl: float | None = REMEMBER_KEYS
+        ttl: float | None = KEY_LIFETIME_SECONDS
         data, keys = self._client.serializer.encode(value), f"{self._path}-keys"
         while True:
             transaction = client.transaction()
@@ -90,7 +90,7 @@ class Queue(Recipe[V]):
                 ttl = None
 
     async def get(self, timeout: float | None = None) -> V:
-        """Consume the first entry, or wait for one if the queue is empty.
+        """Consume the first entry, and return its value. If the queue is empty, wait for an entry.
 
         Args:
             timeout: Longest wait in seconds, or None for no limit.
@@ -109,7 +109,10 @@ class Queue(Recipe[V]):
                 await self._wait(watch, deadline, timeout)
 
     async def _wait(self, watch: Watcher, deadline: float | None, timeout: float | None) -> None:
-        """Wait for a change. Only this has a timeout, because a consumed entry must be returned."""
+        """Wait for a change until the deadline.
+
+        The timeout applies only to this wait, because a consumed entry must be returned.
+        """
         try:
             async with asyncio.timeout_at(deadline):
                 await watch.next()
@@ -117,7 +120,7 @@ class Queue(Recipe[V]):
             raise TimeoutError(f"no entry in {self._path} within {timeout:g} s") from None
 
     async def get_nowait(self) -> V:
-        """Consume the first entry without waiting for one.
+        """Consume the first entry, and return its value. Do not wait for an entry if the queue is empty.
 
         Raises:
             LookupError: The queue contains no free entry.
@@ -149,4 +152,4 @@ class Queue(Recipe[V]):
     def _entries(self, names: Iterable[str]) -> list[str]:
         """Return the paths of the entries in order, without other children."""
         entries = [node.name for node in sort_by_arrival("kazoo", ("entry",), names)]
-        return [self._at(name) for name in sorted(entries, key=lambda name: int(name.split("-")[1]))]
+        return [self._child_path(name) for name in sorted(entries, key=lambda name: int(name.split("-")[1]))]

@@ -14,24 +14,27 @@ from .. import serializers
 from ..aio.operations import BaseClient
 from ..aio.reliable import delete_in_background
 from ._base import checked_client, resolve_namings
-from ._contender import Rule, Turn, wait_for_writer
+from ._contender import Rule, WaitTarget, wait_for_writer
 from ._lease import NODE_GONE, Lease, LockLostError
 from ._lock_base import LockBase, OnLost
 from .lock import Lock, Release
 
 
-def wait_for_every_predecessor(line: Sequence[NodeName], own: int) -> Turn:
-    """Return the immediate predecessor. The line is checked again after it: a writer may be a reader now."""
-    return Turn(line[own - 1], False) if own else Turn(None, True)
+def wait_for_every_predecessor(line: Sequence[NodeName], own: int) -> WaitTarget:
+    """Return the immediate predecessor as the contender to wait for.
+
+    The line is checked again afterwards, because a writer may have become a reader in between.
+    """
+    return WaitTarget(line[own - 1], False) if own else WaitTarget(None, True)
 
 
-def wait_for_every_writer(line: Sequence[NodeName], own: int) -> Turn:
-    """Return the last writer ahead as the contender to wait for. The line is always checked again after it."""
+def wait_for_every_writer(line: Sequence[NodeName], own: int) -> WaitTarget:
+    """Return the last writer ahead as the contender to wait for. The line is checked again afterwards."""
     return wait_for_writer(line, own)._replace(last=False)
 
 
 class ReadLock(Lock):
-    """The readers' side of a :class:`ReadWriteLock`, shared with other readers."""
+    """The lock for readers of a :class:`ReadWriteLock`. Several readers can hold it together."""
 
     kind = "read"
     kinds = ("read", "write")
@@ -47,13 +50,13 @@ class ReadLock(Lock):
         Raises:
             LockLostError: The reader's lease is already lost.
         """
-        reader = self._acquired(self._make_lease(nodes, 0))
-        writer._become(reader)
+        reader = self._record_holder(self._make_lease(nodes, 0))
+        writer._replace_with(reader)
         return reader
 
 
 class WriteLock(Lock):
-    """The writers' side of a :class:`ReadWriteLock`, held by one writer."""
+    """The lock for writers of a :class:`ReadWriteLock`. Only one writer can hold it."""
 
     kind = "write"
     kinds = ("read", "write")
@@ -117,11 +120,11 @@ class ReadWriteLock:
         self._write = WriteLock(self._client, path, **options)
 
     def read(self) -> ReadLock:
-        """Return the readers' side."""
+        """Return the lock for readers."""
         return self._read
 
     def write(self) -> WriteLock:
-        """Return the writers' side."""
+        """Return the lock for writers."""
         return self._write
 
     async def downgrade(self, lease: Lease) -> Lease:
@@ -147,10 +150,10 @@ class ReadWriteLock:
         reader_nodes = [
             paths.join(self._path, prefix(node.row.naming, "read", uuid) + sequence_suffix(node.number)) for node in own
         ]
-        lease._begin_exchange()
+        lease._start_exchange()
         try:
-            czxid = await self._exchange(writer_nodes, reader_nodes)
-        except BaseException:  # any of the nodes may exist, also after a cancellation
+            czxid = await self._replace_nodes(writer_nodes, reader_nodes)
+        except BaseException:  # any of the nodes may exist, even after a cancellation
             lease._mark_lost("the downgrade was interrupted")
             for reader_node in reader_nodes:
                 delete_in_background(self._client, reader_node)
@@ -167,7 +170,7 @@ class ReadWriteLock:
         ]
         return line if len(line) == len(nodes) == len(self._namings) else []
 
-    async def _exchange(self, writer_nodes: list[str], reader_nodes: list[str]) -> int:
+    async def _replace_nodes(self, writer_nodes: list[str], reader_nodes: list[str]) -> int:
         """Replace the writer's nodes, even if replies are lost repeatedly. Return the czxid of the new nodes."""
         while True:
             transaction = self._client.transaction()

@@ -10,20 +10,20 @@ from ...protocol.enums import EventType
 from ...protocol.errors import NoAuthError, NoNodeError
 from ...protocol.records import Stat
 from ..aio.operations import BaseClient
-from ..aio.subtree import request_each, subtree
+from ..aio.subtree import request_each, walk_subtree
 from ..serializers import UndecodableError, V
 from ._base import FollowingRecipe
 from ._follow import SessionGuard
 
 
-class Cached(NamedTuple, Generic[V]):
+class CachedNode(NamedTuple, Generic[V]):
     """A node in a cache: its value and its Stat."""
 
     value: V
     stat: Stat
 
 
-class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
+class TreeCache(FollowingRecipe[Mapping[str, CachedNode[V]]]):
     """A copy of a node and its descendants: ``async with TreeCache(zk, "/app") as cache: cache.nodes["/app/x"].value``.
 
     Znodes: none. One persistent recursive watch on PATH (ZooKeeper 3.6 and newer).
@@ -44,14 +44,14 @@ class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
     def __init__(self, client: BaseClient[V], path: str, *, limit: int = 100_000) -> None:
         super().__init__(client, path)
         self._limit = limit
-        self._nodes: dict[str, Cached[V]] = {}
+        self._nodes: dict[str, CachedNode[V]] = {}
         self._guard: SessionGuard | None = None  # a new session reads everything again
         self._errors: dict[str, UndecodableError] = {}
-        self._nodes_view: Mapping[str, Cached[V]] = MappingProxyType(self._nodes)
+        self._nodes_view: Mapping[str, CachedNode[V]] = MappingProxyType(self._nodes)
         self._errors_view: Mapping[str, UndecodableError] = MappingProxyType(self._errors)
 
     @property
-    def nodes(self) -> Mapping[str, Cached[V]]:
+    def nodes(self) -> Mapping[str, CachedNode[V]]:
         """Read-only live view of the nodes, by path.
 
         Raises:
@@ -78,7 +78,7 @@ class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
             await self._read_all()
             self._follower.mark_ready()
             async for event in events:
-                # Waiting events are processed together, so each node is read once, and does not delay the others.
+                # Waiting events are processed together, so each node is read only once.
                 latest = {one.path: one.type for one in (event, *events._pop_all())}
                 for path, kind in latest.items():
                     if kind == EventType.NODE_DELETED:
@@ -88,20 +88,20 @@ class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
                 )
 
     async def _read_all(self) -> None:
-        existing = {path async for path, _ in subtree(self._client, self._path)}
+        existing = {path async for path, _ in walk_subtree(self._client, self._path)}
         for path in (self._nodes.keys() | self._errors.keys()) - existing:
             self._set(path, None)
         await request_each(self._read, sorted(existing))
 
     async def _read(self, path: str) -> None:
         try:
-            self._set(path, Cached(*await self._client.get(path)))
+            self._set(path, CachedNode(*await self._client.get(path)))
         except (NoNodeError, NoAuthError):
             self._set(path, None)
         except UndecodableError as error:
             self._set(path, None, error)
 
-    def _set(self, path: str, cached: Cached[V] | None, error: UndecodableError | None = None) -> None:
+    def _set(self, path: str, cached: CachedNode[V] | None, error: UndecodableError | None = None) -> None:
         before, error_before = self._nodes.get(path), self._errors.pop(path, None)
         if error is not None:
             self._errors[path] = error
@@ -115,7 +115,7 @@ class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
         if (before, error_before) != (cached, error):
             self._follower.mark_changed()
 
-    def _current(self) -> Mapping[str, Cached[V]]:
+    def _current(self) -> Mapping[str, CachedNode[V]]:
         return self.nodes
 
 

@@ -14,7 +14,9 @@ from ._owned_node import OwnedNode, acquire_node
 
 
 class TryLock(LockBase[OwnedNode]):
-    """A lock without a queue: ``lease = await TryLock(zk, "/jobs/nightly").attempt()``, which is None if it is held.
+    """A lock without a queue: ``lease = await TryLock(zk, "/jobs/nightly").attempt()``.
+
+    The lease is None if the lock is held.
 
     Znodes: PATH itself, ephemeral, with *data*. ``PATH-<uuid>``, ephemeral, the proof of ownership. The two nodes
     are created and deleted together.
@@ -51,13 +53,13 @@ class TryLock(LockBase[OwnedNode]):
         return f"<{type(self).__name__} {self._path}>"
 
     async def attempt(self) -> OwnedNode | None:
-        """Acquire the lock if it is free, or return None.
+        """Acquire the lock if it is free, and return the lease. Return None if it is not free.
 
         Raises:
-            ConnectionLossError: No connection was available in time. Created nodes are deleted once there is one.
+            ConnectionLossError: No connection was available in time. Created nodes are deleted after a reconnect.
         """
         lease = await acquire_node(self._client, self._path, self._data)
-        return None if lease is None else self._acquired(lease)
+        return None if lease is None else self._record_holder(lease)
 
     async def acquire(self, timeout: float | None = None) -> OwnedNode:
         """Wait until the lock is free, and acquire it.
@@ -69,7 +71,7 @@ class TryLock(LockBase[OwnedNode]):
             DeadlockError: The calling task holds the lock and would wait for itself.
             TimeoutError: The lock was not free in time.
         """
-        self._own_lease()
+        self._enter_own_lease()
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
         if (lease := await self._acquire_nowait(seconds)) is not None:
             return lease

@@ -1,4 +1,4 @@
-"""Two-phase commit: several sites do something together, all of them or none."""
+"""Two-phase commit: an action that either all sites carry out or none do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...protocol.errors import (
 from .. import serializers
 from ..aio.limits import timeout_with_message
 from ..aio.operations import BaseClient
-from ..aio.reliable import RETRY_DELAY, Refusals, repeat
+from ..aio.reliable import RETRY_DELAY, RefusalCounter, repeat
 from ..wire.arguments import checked_node_name
 from ..wire.states import WatchOverflowError
 from ._base import Recipe
@@ -26,12 +26,12 @@ from ._base import Recipe
 T = TypeVar("T")
 COMMIT: Final = "commit"
 ABORT: Final = "abort"
-_DONE: Final = " done"
-"""Appended to the vote of a site that has acted."""
+_DONE_SUFFIX: Final = " done"
+"""Suffix of the vote of a site that has acted."""
 
 
 class TwoPhaseCommit(Recipe):
-    """An action that all sites carry out, or none of them::
+    """An action that either all sites carry out or none do::
 
         transfer = TwoPhaseCommit(zk, "/transfers/17")
         await transfer.propose({"amount": 5}, ["bank-a", "bank-b"])       # the coordinator
@@ -88,12 +88,12 @@ class TwoPhaseCommit(Recipe):
             raise ValueError(f"sites must be a list of at least one name, not {sites!r}")
         data = serializers.json.encode({"id": self._client._core.new_uuid(), "sites": names, "value": value})
         lost: ConnectionLossError | None = None  # error of the last try without a reply
-        refusals = Refusals()
+        refusals = RefusalCounter()
         while True:
             transaction = self._raw.transaction()
             transaction.create(self._path, data)
             for name in names:
-                transaction.create(self._at(name))
+                transaction.create(self._child_path(name))
             try:
                 await transaction.commit()
                 return
@@ -120,12 +120,12 @@ class TwoPhaseCommit(Recipe):
         """
 
         def outcome_of_all(votes: dict[str, str]) -> bool | None:
-            return _outcome(votes) if all(vote.endswith(_DONE) for vote in votes.values()) else None
+            return _compute_outcome(votes) if all(vote.endswith(_DONE_SUFFIX) for vote in votes.values()) else None
 
         outcome = await self._wait_for(outcome_of_all, timeout, lambda: "some sites had not acted")
         try:
-            nodes = [*map(self._at, await self.votes()), self._path]
-        except NoNodeError:  # another client has just finished the transaction
+            nodes = [*map(self._child_path, await self.votes()), self._path]
+        except NoNodeError:  # another client may have finished the transaction since
             return outcome
         stats = [stat for path in nodes if (stat := await self._client.exists(path)) is not None]
         if len(stats) < len(nodes):
@@ -155,25 +155,27 @@ class TwoPhaseCommit(Recipe):
                     async with self._client.watch_exists(self._path) as watch:
                         if watch.initial is not None:
                             return (await self._json.get(self._path))[0]["value"]
-                        limit.before_waiting()
+                        limit.check_may_wait()
                         await watch.next()
                 except (ConnectionLossError, SessionExpiredError, NoNodeError):
                     await asyncio.sleep(RETRY_DELAY)
 
     async def vote(self, site: str, *, commit: bool) -> bool:
-        """Vote once, and return whether this vote counts: another program may have voted abort for this site instead.
+        """Vote once for a site, and return whether this vote counts.
+
+        It does not count if another program has already voted differently for this site.
 
         Raises:
             NoNodeError: The path has no transaction, or the transaction does not involve this site.
             ConnectionLossError: No connection was available in time. You can repeat the call.
         """
         vote = COMMIT if commit else ABORT
-        return (await self._cast(site, vote)).removesuffix(_DONE) == vote
+        return (await self._cast_vote(site, vote)).removesuffix(_DONE_SUFFIX) == vote
 
-    async def _cast(self, site: str, vote: str) -> str:
+    async def _cast_vote(self, site: str, vote: str) -> str:
         """Vote for a site that has no vote yet. Return the site's vote."""
-        path = self._at(site)
-        with contextlib.suppress(BadVersionError):  # the vote was cast before
+        path = self._child_path(site)
+        with contextlib.suppress(BadVersionError):  # the site has already voted
             while True:
                 try:
                     await self._raw.set(path, vote.encode(), 0)
@@ -190,21 +192,21 @@ class TwoPhaseCommit(Recipe):
 
         Raises:
             RuntimeError: The transaction has no outcome yet.
-            NoNodeError: The path has no transaction, or the transaction does not involve this site. After a
-                failed call, this means that the failed call was recorded, and that the transaction has been finished.
+            NoNodeError: The path has no transaction, or the transaction does not involve this site. If the call repeats
+                a failed call, this means that the failed call was recorded, and that the transaction has been finished.
             ConnectionLossError: No connection was available in time. The action may have been recorded.
         """
-        outcome = _outcome(await self.votes())
+        outcome = _compute_outcome(await self.votes())
         if outcome is None:
             raise RuntimeError(f"{self._path} has no outcome yet; wait for outcome() before mark_done({site!r})")
         lost = False  # whether a request without a reply may have been applied
         while True:
             try:
-                vote = await self._cast(site, COMMIT if outcome else ABORT)  # after an abort, a vote may be missing
-                if not vote.endswith(_DONE):
-                    await self._raw.set(self._at(site), (vote + _DONE).encode(), 1)
+                vote = await self._cast_vote(site, COMMIT if outcome else ABORT)  # a vote may be missing after abort()
+                if not vote.endswith(_DONE_SUFFIX):
+                    await self._raw.set(self._child_path(site), (vote + _DONE_SUFFIX).encode(), 1)
                 return
-            except BadVersionError:  # the vote has just been cast or recorded
+            except BadVersionError:  # the vote was cast or recorded since
                 continue
             except NoNodeError:
                 if not lost:
@@ -226,7 +228,7 @@ class TwoPhaseCommit(Recipe):
             TimeoutError: Some sites had not voted in time. Call :meth:`abort` to decide the outcome.
             NoNodeError: The path has no transaction.
         """
-        return await self._wait_for(_outcome, timeout, lambda: "not all sites had voted")
+        return await self._wait_for(_compute_outcome, timeout, lambda: "not all sites had voted")
 
     async def abort(self) -> bool:
         """Vote abort for every site that has not voted. Return False if the transaction was committed instead.
@@ -236,36 +238,37 @@ class TwoPhaseCommit(Recipe):
             ConnectionLossError: No connection was available in time. You can repeat the call.
         """
         votes = await self.votes()
-        cast = {site: vote or await self._cast(site, ABORT) for site, vote in votes.items()}
-        return not _outcome(cast)
+        cast = {site: vote or await self._cast_vote(site, ABORT) for site, vote in votes.items()}
+        return not _compute_outcome(cast)
 
     async def votes(self) -> dict[str, str]:
-        """Return the vote of each site: empty, ``commit`` or ``abort``; ``commit done`` or ``abort done`` if the site
-        has acted.
+        """Return the vote of each site by name: empty, ``commit`` or ``abort``.
+
+        After a site has acted, its vote is ``commit done`` or ``abort done``.
 
         Raises:
             NoNodeError: The path has no transaction.
         """
         fields, _ = await self._json.get(self._path)
-        votes = await asyncio.gather(*[self._raw.get(self._at(site)) for site in fields["sites"]])
+        votes = await asyncio.gather(*[self._raw.get(self._child_path(site)) for site in fields["sites"]])
         return {site: data.decode() for site, (data, _) in zip(fields["sites"], votes, strict=True)}
 
     async def _wait_for(
-        self, find: Callable[[dict[str, str]], T | None], timeout: float | None, what: Callable[[], str]
+        self, find: Callable[[dict[str, str]], T | None], timeout: float | None, missing: Callable[[], str]
     ) -> T:
-        async with timeout_with_message(timeout, lambda: f"{self._path}: {what()}") as limit:
+        async with timeout_with_message(timeout, lambda: f"{self._path}: {missing()}") as limit:
             while True:
                 try:
                     async with self._client.watch(self._path, recursive=True) as events:
                         while (result := find(await self.votes())) is None:
-                            limit.before_waiting()
+                            limit.check_may_wait()
                             await events.next()
                         return result
                 except (ConnectionLossError, SessionExpiredError, WatchOverflowError):
                     await asyncio.sleep(RETRY_DELAY)
 
 
-def _outcome(votes: dict[str, str]) -> bool | None:
+def _compute_outcome(votes: dict[str, str]) -> bool | None:
     """Return whether the outcome is commit, or None if it is undecided."""
     if any(vote.startswith(ABORT) for vote in votes.values()):
         return False

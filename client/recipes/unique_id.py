@@ -11,9 +11,9 @@ from ._base import Recipe
 
 
 class UniqueId(Recipe):
-    """Generates unique numbers: ``number = await ids.next()``, different for every caller.
+    """A generator of unique numbers: ``number = await ids.next()``, different for every caller.
 
-    Znodes: PATH, empty. Each setData reserves a block of *block* numbers: the version of the node is its number.
+    Znodes: PATH, empty. Each setData reserves a block of *block* numbers: its number is the version of the node.
 
     Guarantees: no number is returned twice. With *block* 1, each call returns a higher number than all calls that
     completed before it. A block costs one request, even if many clients reserve blocks at the same time.
@@ -24,14 +24,14 @@ class UniqueId(Recipe):
     Args:
         client: Client that reserves the numbers.
         path: Path of the node.
-        block: Number of numbers to reserve with one request, at least 1. All clients of a path must use the same
+        block: Count of numbers to reserve with one request, at least 1. All clients of a path must use the same
             number. With more than 1, the order is kept only within one client.
     """
 
     def __init__(self, client: BaseClient[Any], path: str, *, block: int = 1) -> None:
         super().__init__(client, path)
         self._block = checked_count("block", block, 1)
-        self._left = range(0)
+        self._reserved_numbers = range(0)
 
     async def next(self) -> int:
         """Return the next number. The first number of a new node is *block*, which is 1 by default.
@@ -39,11 +39,11 @@ class UniqueId(Recipe):
         Raises:
             ConnectionLossError: All five attempts to reserve numbers failed.
         """
-        while not self._left:
+        while not self._reserved_numbers:
             try:
                 version = (await self._client.retry(lambda: self._client.set(self._path, b""))).version
-                self._left = range(version * self._block, (version + 1) * self._block)
+                self._reserved_numbers = range(version * self._block, (version + 1) * self._block)
             except NoNodeError:
                 await self._client.ensure_path(self._path)
-        number, self._left = self._left[0], self._left[1:]
+        number, self._reserved_numbers = self._reserved_numbers[0], self._reserved_numbers[1:]
         return number

@@ -22,7 +22,7 @@ COMMANDS, ACKS = "commands", "acks"
 
 
 class Worker(SupervisedRecipe):
-    """Processes tasks: ``async with Worker(zk, "/jobs", "w-1", handler): ...``.
+    """A worker that processes tasks: ``async with Worker(zk, "/jobs", "w-1", handler): ...``.
 
     Znodes: ``PATH/workers/<name>``, ephemeral, JSON with the number of the last heartbeat, ``beat``, and the tasks that
     it is ``busy`` with; ``PATH/assigned/<name>/<task>``, created by the master; ``PATH/progress/<task>``, ephemeral,
@@ -67,63 +67,63 @@ class Worker(SupervisedRecipe):
         self._handler = handler
         self._on_command = on_command
         self._heartbeat_interval = checked_count("heartbeat_interval", heartbeat_interval, 0.001)
-        self._room = asyncio.Semaphore(checked_count("concurrency", concurrency, 1))
-        self._busy: dict[str, asyncio.Task[Any]] = {}
+        self._free_slots = asyncio.Semaphore(checked_count("concurrency", concurrency, 1))
+        self._busy_tasks: dict[str, asyncio.Task[Any]] = {}
         self._node = PersistentEphemeral(
-            self._client, self._at(WORKERS, name), {"beat": 0, "busy": []}, stop_timeout=stop_timeout
+            self._client, self._child_path(WORKERS, name), {"beat": 0, "busy": []}, stop_timeout=stop_timeout
         )
 
     async def report(self, task: str, progress: Any) -> None:
-        """Publish the progress of a task; the report is deleted when the worker's session ends.
+        """Publish the progress of a task. The report is deleted when the task or the session of the worker ends.
 
         Raises:
             RuntimeError: The worker was not entered.
         """
         self._check_entered()
-        path = self._at(PROGRESS, task)
+        path = self._child_path(PROGRESS, task)
         try:
             await self._client.set(path, progress)
         except NoNodeError:
             try:
-                await ensure_container(self._client, self._at(PROGRESS))
+                await ensure_container(self._client, self._child_path(PROGRESS))
                 await self._client.create(path, progress, ephemeral=True)
             except NodeExistsError:
                 await self._client.set(path, progress)
 
     async def _follow_tasks(self) -> None:
-        async with ChildrenCache(self._client, self._at(ASSIGNED, self._name)) as cache:
+        async with ChildrenCache(self._client, self._child_path(ASSIGNED, self._name)) as cache:
             async for _ in cache.changes():
                 assigned = cache.values
-                for task in self._busy.keys() - assigned.keys():
-                    self._busy.pop(task).cancel()  # the task was reassigned or withdrawn
-                for task in sorted(assigned.keys() - self._busy.keys()):
-                    self._busy[task] = self._block.spawn(self._process(task, assigned[task]))
+                for task in self._busy_tasks.keys() - assigned.keys():
+                    self._busy_tasks.pop(task).cancel()  # the task was reassigned or withdrawn
+                for task in sorted(assigned.keys() - self._busy_tasks.keys()):
+                    self._busy_tasks[task] = self._block.spawn(self._process(task, assigned[task]))
 
     async def _process(self, task: str, value: Any) -> None:
         client = self._client
 
         async def commit(outcome: dict[str, Any]) -> None:
-            await client.ensure_path(self._at(RESULTS))
+            await client.ensure_path(self._child_path(RESULTS))
             async with client.transaction() as transaction:
-                transaction.delete(self._at(ASSIGNED, self._name, task))
-                transaction.delete(self._at(TASKS, task))
-                transaction.create(self._at(RESULTS, task), {"worker": self._name, **outcome})
+                transaction.delete(self._child_path(ASSIGNED, self._name, task))
+                transaction.delete(self._child_path(TASKS, task))
+                transaction.create(self._child_path(RESULTS, task), {"worker": self._name, **outcome})
 
         try:
-            async with self._room:
-                await _write(commit, await _outcome("result", self._handler, task, value))
+            async with self._free_slots:
+                await _write_outcome(commit, await _call_handler("result", self._handler, task, value))
         finally:  # the end of the assignment cancels this task, even before it receives the reply to its commit
-            delete_in_background(client, self._at(PROGRESS, task))
+            delete_in_background(client, self._child_path(PROGRESS, task))
 
     async def _heartbeat(self) -> None:
         for number in count(1):
             await asyncio.sleep(self._heartbeat_interval)
-            write = partial(self._node.set, {"beat": number, "busy": sorted(self._busy)})
+            write = partial(self._node.set, {"beat": number, "busy": sorted(self._busy_tasks)})
             await repeat(partial(repeat_despite_errors, self._client, write, fatal=(NoAuthError,)))
 
     async def _follow_commands(self) -> None:
         done: set[str] = set()
-        async with ChildrenCache(self._client, self._at(COMMANDS)) as cache:
+        async with ChildrenCache(self._client, self._child_path(COMMANDS)) as cache:
             async for _ in cache.changes():
                 commands = cache.values
                 for name in sorted(commands.keys() - done):
@@ -134,26 +134,28 @@ class Worker(SupervisedRecipe):
     async def _acknowledge(self, command_id: str, command: Any) -> None:
         outcome: dict[str, Any] = {"error": "this worker accepts no commands"}
         if self._on_command is not None:
-            outcome = await _outcome("answer", self._on_command, command)
-        await _write(lambda outcome: self._client.create(self._at(ACKS, command_id, self._name), outcome), outcome)
+            outcome = await _call_handler("answer", self._on_command, command)
+        await _write_outcome(
+            lambda outcome: self._client.create(self._child_path(ACKS, command_id, self._name), outcome), outcome
+        )
 
-    async def _begin(self) -> None:
-        self._busy.clear()
-        await ensure_container(self._client, self._at(ASSIGNED, self._name))
-        await ensure_container(self._client, self._at(COMMANDS))
+    async def _start_tasks(self) -> None:
+        self._busy_tasks.clear()
+        await ensure_container(self._client, self._child_path(ASSIGNED, self._name))
+        await ensure_container(self._client, self._child_path(COMMANDS))
         await self._node.start(self._block)
-        for follow in (self._follow_tasks, self._follow_commands):  # a cache does not wait long for a server
-            self._block.spawn(repeat(follow, counted=False))
+        for follow in (self._follow_tasks, self._follow_commands):  # repeated, because a cache gives up early
+            self._block.spawn(repeat(follow, limits_refusals=False))
         self._block.spawn(self._heartbeat())
 
     async def stop(self) -> None:
-        """Delete the worker's node."""
+        """Stop processing tasks, and delete the worker's node."""
         await super().stop()
         await self._node.stop()
 
 
-async def _outcome(key: str, handler: Callable[..., Awaitable[Any]], *arguments: Any) -> dict[str, Any]:
-    """Call a handler; return its result under *key*, or its error."""
+async def _call_handler(key: str, handler: Callable[..., Awaitable[Any]], *arguments: Any) -> dict[str, Any]:
+    """Call a handler. Return a dict with its result under *key*, or with its error under ``error``."""
     try:
         return {key: await handler(*arguments)}
     except asyncio.CancelledError as error:
@@ -165,8 +167,8 @@ async def _outcome(key: str, handler: Callable[..., Awaitable[Any]], *arguments:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-async def _write(write: Callable[[dict[str, Any]], Awaitable[Any]], outcome: dict[str, Any]) -> None:
-    """Write an outcome, or an error if it cannot be written, until the server has answered."""
+async def _write_outcome(write: Callable[[dict[str, Any]], Awaitable[Any]], outcome: dict[str, Any]) -> None:
+    """Write an outcome, and repeat this until the server answers. Write an error if the outcome cannot be written."""
     done = (NoNodeError, NodeExistsError)  # the task was withdrawn, or the reply to an earlier attempt was lost
     try:
         await repeat(lambda: write(outcome), done=done)

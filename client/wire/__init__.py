@@ -1,1 +1,1 @@
-"""The wire protocol of the client: pure, without sockets, clocks and tasks."""
+"""The client's side of the wire protocol, without sockets, clocks or tasks."""

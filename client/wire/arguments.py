@@ -1,4 +1,4 @@
-"""Argument checks. Each returns its argument if it is valid, and otherwise raises before anything is sent."""
+"""Argument checks. Each function returns a valid argument, and raises for an invalid one before anything is sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ C = TypeVar("C", bound=str)
 
 
 def checked_timeout(timeout: float | None) -> float | None:
-    """Return the timeout, in seconds, or None for no limit.
+    """Return *timeout* unchanged if it is valid: a time in seconds, or None for no limit.
 
     Raises:
         ValueError: *timeout* is negative or not a number.
@@ -30,7 +30,7 @@ def checked_timeout(timeout: float | None) -> float | None:
 
 
 def checked_session_timeout(timeout: float) -> float:
-    """Return the session timeout, in seconds.
+    """Return *timeout* unchanged if it is a valid session timeout in seconds.
 
     Raises:
         ValueError: *timeout* is too short or too long, or not a number.
@@ -41,7 +41,7 @@ def checked_session_timeout(timeout: float) -> float:
 
 
 def checked_operation_timeout(timeout: float) -> float:
-    """Return the operation timeout, in seconds.
+    """Return *timeout* unchanged if it is a valid operation timeout in seconds.
 
     Raises:
         ValueError: *timeout* is negative or not a number.
@@ -107,7 +107,7 @@ def checked_backoff(backoff: Backoff) -> Backoff:
 
 
 def checked_retry(do: object, backoff: Backoff | None) -> Backoff:
-    """Return the back-off of a retry.
+    """Check the arguments of a retry, and return *backoff*, or the default of five attempts.
 
     Raises:
         TypeError: *do* is not a function, as in ``zk.retry(zk.get(path))``, or *backoff* is not a ``Backoff``, as in
@@ -124,7 +124,7 @@ def checked_retry(do: object, backoff: Backoff | None) -> Backoff:
 
 
 def checked_max_request(size: int) -> int:
-    """Return the maximum size of a request, in bytes.
+    """Return *size* unchanged if it is a valid maximum size of requests in bytes.
 
     Raises:
         ValueError: *size* is too small or not an integer.
@@ -165,7 +165,7 @@ def checked_auth(auth: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes]
 
 
 def checked_acl(acl: Iterable[ACL] | None) -> AclList | None:
-    """Return the ACL list, as a tuple, or None. Nested lists and kazoo's ACL entries are also accepted.
+    """Return *acl* as a tuple; None for None. Nested lists and kazoo's ACL entries are also accepted.
 
     Raises:
         TypeError: *acl* is not a list of ACL entries.

@@ -41,7 +41,7 @@ class Credentials:
         self._sent.clear()
 
     def send(self, *credentials: Credential) -> list[bytes]:
-        """Return the frames that authenticate with these credentials, or with all if none are given."""
+        """Record credentials as sent, and return the frames that send them. Without arguments, send all credentials."""
         self._sent.extend(credentials or self._all)
         bodies = [r.AuthPacket(0, item.scheme, item.auth).encode() for item in credentials or self._all]
         return [request_frame(Xid.AUTH, OpCode.AUTH, body) for body in bodies]
@@ -58,7 +58,7 @@ class Credentials:
         return credential, call
 
     def forget(self, refused: Credential) -> None:
-        """Remove a credential."""
+        """Remove a credential, because the server refused it, or it was not sent in time."""
         self._all = [credential for credential in self._all if credential is not refused]
 
     def calls(self) -> list[PendingCall]:
@@ -80,8 +80,9 @@ class Credentials:
 
 
 class SaslLogin:
-    """A SASL login, repeated on every connection: the client answers a challenge, then the server proves that it also
-    knows the password.
+    """A SASL login, which is repeated on every connection.
+
+    The client answers a challenge. The server then proves that it also knows the password.
 
     Args:
         user: Name of the user.
@@ -93,14 +94,14 @@ class SaslLogin:
         self._user = user
         self._password = password
         self._rng = rng
-        self._expected: str | None = None  # the server's proof; None before the challenge
+        self._expected: str | None = None  # the server's proof; None until the challenge
 
     def start(self) -> None:
-        """Start on a new connection."""
+        """Start the login again, on a new connection."""
         self._expected = None
 
     def respond(self, token: bytes) -> bytes | None:
-        """Return the response to a challenge; None once the server has proved that it knows the password.
+        """Return the response to a challenge. Return None after the server has proved that it knows the password.
 
         Raises:
             AuthFailedError: The server does not know the password.
@@ -111,13 +112,13 @@ class SaslLogin:
             response, self._expected = sasl.answer(token, self._user, self._password, cnonce)
             return response
         try:
-            proved = sasl.directives(token).get("rspauth") == self._expected
+            proved = sasl.parse_directives(token).get("rspauth") == self._expected
         except sasl.SaslFailure:
             proved = False
         if not proved:
             raise AuthFailedError(detail=f"the server does not know the password of {self._user!r}")
         return None
 
-    def refused(self) -> AuthFailedError:
+    def rejection_error(self) -> AuthFailedError:
         """Return the error for a login that the server rejected."""
         return AuthFailedError(detail=f"the server rejected the login of {self._user!r}")

@@ -1,4 +1,4 @@
-"""Delays between attempts. Nothing sleeps here: a policy only yields the delays."""
+"""Delays between attempts. This module only computes the delays; the callers sleep."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Backoff:
 
     def __post_init__(self) -> None:
         for name, least in (("first", 0), ("longest", 0), ("factor", 1)):
-            if not (value := getattr(self, name)) >= least:  # not for a NaN either
+            if not (value := getattr(self, name)) >= least:  # also rejects a NaN
                 raise ValueError(f"{name} must be {least} or more, not {value!r}")
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"jitter must be from 0 to 1, not {self.jitter!r}")
@@ -47,5 +47,5 @@ class Backoff:
             left = None if left is None else left - 1
 
 
-REFUSED: Final = Backoff()
+REFUSAL_BACKOFF: Final = Backoff()
 """Delays between attempts while a server refuses a request: from 0.05 to 5 seconds."""

@@ -15,13 +15,13 @@ from random import Random
 from typing import Final, NamedTuple
 
 from ...protocol import paths
-from ...protocol.addresses import host_and_port, invalid_server
+from ...protocol.addresses import host_and_port, invalid_server_error
 
 DEFAULT_PORT: Final = 2181
-UNIX: Final = "unix:"
-_CREDENTIALS: Final = re.compile(r"[@\ufe6b\uff20]|%40(?![^\[]*\])")
+UNIX_PREFIX: Final = "unix:"
+_CREDENTIALS_PATTERN: Final = re.compile(r"[@\ufe6b\uff20]|%40(?![^\[]*\])")
 """An at sign in each of its forms, but not in the zone of an IPv6 address: ``[fe80::1%40]``."""
-_ADDRESS: Final = r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d*))?"
+_ADDRESS_PATTERN: Final = r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d*))?"
 
 
 class Address(NamedTuple):
@@ -38,7 +38,7 @@ class Address(NamedTuple):
     @property
     def path(self) -> str:
         """The path of a unix socket; empty for a host."""
-        return self.host.removeprefix(UNIX) if self.host.startswith(UNIX) else ""
+        return self.host.removeprefix(UNIX_PREFIX) if self.host.startswith(UNIX_PREFIX) else ""
 
     @property
     def is_name(self) -> bool:
@@ -64,7 +64,7 @@ class ServerAddress(NamedTuple):
 
     @property
     def tls_name(self) -> str:
-        """The name for the certificate, without the final dot of a complete host name."""
+        """The host name that the server's certificate must match, without a trailing dot."""
         return self.address.host.removesuffix(".")
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Hosts(NamedTuple):
 
     Args:
         addresses: The servers, at least one.
-        chroot: Prefix of every path; empty without a chroot.
+        chroot: Prefix of every path; empty for none.
     """
 
     addresses: tuple[Address, ...]
@@ -84,7 +84,7 @@ class Hosts(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Hosts:
-        """Read a connect string.
+        """Parse a connect string.
 
         Raises:
             TypeError: *text* is not a string.
@@ -93,13 +93,13 @@ class Hosts(NamedTuple):
         form = "hosts must be a string like 'host:2181,other:2181/chroot'"
         if not isinstance(text, str):
             raise TypeError(f"{form}, not {type(text).__name__}")
-        if text.startswith(f"{UNIX}/"):
+        if text.startswith(f"{UNIX_PREFIX}/"):
             return cls((Address(text.rstrip(), 0),))
         servers, slash, rest = text.partition("/")
         try:
-            if _CREDENTIALS.search(servers):
+            if _CREDENTIALS_PATTERN.search(servers):
                 raise ValueError
-            addresses = tuple(_address(part.strip(), text) for part in servers.split(",") if part.strip())
+            addresses = tuple(_parse_address(part.strip(), text) for part in servers.split(",") if part.strip())
             if not addresses:
                 raise ValueError(f"{form}, not {text!r}")
             chroot = (slash + rest).rstrip()
@@ -109,14 +109,15 @@ class Hosts(NamedTuple):
                 raise ValueError(f"invalid chroot {chroot!r} in {text!r}: {why}")
             return cls(addresses, chroot)
         except ValueError:
-            if not _CREDENTIALS.search(text):
+            if not _CREDENTIALS_PATTERN.search(text):
                 raise
-        # Outside of the handler, because the context of an error is also logged by some tools.
+        # Raised outside of the handler, because some tools also log the context of an error, and it may
+        # contain the password.
         hidden = "without '@' (the text is not shown, because it may contain a password)"
         raise ValueError(f"{form}, {hidden}; for a user and a password use auth= or login=")
 
 
-def one_round(
+def order_servers(
     endpoints: Iterable[ServerAddress], rng: Random, last: ServerAddress | None, first: ServerAddress | None = None
 ) -> list[ServerAddress]:
     """Return each endpoint once, in random order, except that *first* comes first and *last* comes last."""
@@ -125,16 +126,19 @@ def one_round(
     return sorted(order, key=lambda endpoint: (endpoint != first, endpoint == last))
 
 
-def has_several(endpoints: Iterable[ServerAddress]) -> bool:
-    """Return whether there is more than one server. Two addresses of different families may be the same server."""
+def has_several_servers(endpoints: Iterable[ServerAddress]) -> bool:
+    """Return whether two endpoints have addresses of one family, and so are different servers.
+
+    An IPv4 and an IPv6 address may belong to the same server.
+    """
     return max(Counter(":" in endpoint.ip for endpoint in endpoints).values(), default=0) > 1
 
 
-def _address(text: str, connect_string: str) -> Address:
-    match = re.fullmatch(_ADDRESS, text)
+def _parse_address(text: str, connect_string: str) -> Address:
+    match = re.fullmatch(_ADDRESS_PATTERN, text)
     if match is None:
-        raise invalid_server(text, connect_string)
+        raise invalid_server_error(text, connect_string)
     port = int(match["port"]) if match["port"] else DEFAULT_PORT
     if not 0 < port < 65536:
-        raise invalid_server(text, connect_string)
+        raise invalid_server_error(text, connect_string)
     return Address(match["six"] or match["host"], port)

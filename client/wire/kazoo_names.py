@@ -43,8 +43,8 @@ KAZOO_NAMES: Final = {
     "NonBlockingLease": "recipes.DurableLock(zk, path, owner, ttl=...)",
 }
 """The equivalent of each KazooClient attribute that a zoolet client does not have."""
-_PROPERTIES: Final = frozenset({"connected", "client_state", "client_id"})
-"""The kazoo names that are not called."""
+_KAZOO_PROPERTIES: Final = frozenset({"connected", "client_state", "client_id"})
+"""The kazoo names that are properties, not methods."""
 
 
 def no_such_attribute(client: object, name: str) -> AttributeError:
@@ -53,5 +53,5 @@ def no_such_attribute(client: object, name: str) -> AttributeError:
     if known is None:
         text = f"zoolet's Client has no attribute {name!r}"
     else:
-        text = f"zoolet's Client has no {name if name in _PROPERTIES else f'{name}()'}; use {known} instead"
+        text = f"zoolet's Client has no {name if name in _KAZOO_PROPERTIES else f'{name}()'}; use {known} instead"
     return AttributeError(text, name=name, obj=client)

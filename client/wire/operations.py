@@ -1,4 +1,4 @@
-"""Requests and replies of the operations, without I/O: arguments to bytes, and bytes to results.
+"""Requests and replies of the operations, without I/O: conversion of arguments to bytes, and of bytes to results.
 
 :mod:`zoolet.protocol.operations` defines the operations (their records, and whether they may be sent again). This
 module only converts the client's arguments into requests, and replies into the client's results.
@@ -15,18 +15,18 @@ from ...protocol.acl import OPEN_ACL_UNSAFE, AclList
 from ...protocol.codec import Record, ensure_compiled, pack_int
 from ...protocol.enums import MAX_TTL, CreateMode, is_ttl
 from ...protocol.errors import MarshallingError, error_for
-from ...protocol.operations import OPERATIONS, OpCode, codes_named
+from ...protocol.operations import OPERATIONS, OpCode, codes_by_name
 from ..serializers import C, Serializer, raw
 from .arguments import checked_version
 
 T = TypeVar("T")
 Stat = r.Stat
 Decode = Callable[[bytes, int, int], T]
-"""Reads the body of a reply from ``buf[offset:end]``."""
+"""Function that decodes the body of a reply from ``buf[offset:end]``."""
 
 NO_WATCH: Final = b"\0"
 WATCH: Final = b"\1"
-"""The last byte of a read's request: whether to set a watch."""
+"""Last byte of a read request that sets a watch. With :data:`NO_WATCH`, the request sets none."""
 
 
 ANY_VERSION: Final = pack_int(-1)
@@ -49,7 +49,7 @@ def op_code(operation: str | int) -> int:
     Raises:
         ValueError: The operation is unknown, or its name stands for several op codes.
     """
-    codes = frozenset({operation}) & OPERATIONS.keys() if isinstance(operation, int) else codes_named(operation)
+    codes = frozenset({operation}) & OPERATIONS.keys() if isinstance(operation, int) else codes_by_name(operation)
     if len(codes) != 1:
         raise ValueError(f"operation {operation!r} is unknown or stands for several op codes")
     return int(next(iter(codes)))
@@ -95,7 +95,7 @@ class NewNode(NamedTuple):
                 raise ValueError(f"ttl must be from 0.001 to {MAX_TTL / 1000:,} seconds, not {ttl!r}")
             mode = CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL
             return NewNode(mode, round(ttl * 1000))
-        return _NEW_CONTAINER if container else _PLAIN[ephemeral + 2 * sequential]
+        return _NEW_CONTAINER if container else _PLAIN_NODES[ephemeral + 2 * sequential]
 
     def request(
         self, path: str, data: bytes | None, acl: AclList | None, *, with_stat: bool = False
@@ -110,8 +110,8 @@ class NewNode(NamedTuple):
         return (_CREATE2 if with_stat else _CREATE), r.CreateRequest(path, data, acl, mode)
 
 
-_PLAIN: Final = tuple(NewNode(CreateMode(flags)) for flags in range(4))
-PLAIN: Final = _PLAIN[0]
+_PLAIN_NODES: Final = tuple(NewNode(CreateMode(flags)) for flags in range(4))
+PLAIN_NODE: Final = _PLAIN_NODES[0]
 """A persistent node."""
 _NEW_CONTAINER: Final = NewNode(_CONTAINER)
 
@@ -129,7 +129,7 @@ def decode_raw(buf: bytes, offset: int, end: int) -> tuple[bytes, Stat]:
 
 
 def decode_data(path: str, serializer: Serializer[C]) -> Decode[tuple[C, Stat]]:
-    """Return a decoder for a node's value, with a serializer, and its Stat."""
+    """Return a decoder for a node's value, which *serializer* decodes, and its Stat."""
     if serializer is raw:
         return decode_raw  # type: ignore[return-value] # C is bytes
 
@@ -141,12 +141,12 @@ def decode_data(path: str, serializer: Serializer[C]) -> Decode[tuple[C, Stat]]:
 
 
 def decode_stat(buf: bytes, offset: int, end: int) -> Stat:
-    """Decode a Stat."""
+    """Decode the Stat in a reply that contains nothing else."""
     return _decode_stat_response(buf, offset, end).stat
 
 
 def decode_children(buf: bytes, offset: int, end: int) -> list[str]:
-    """Decode the names of children."""
+    """Decode the names of a node's children."""
     return r.GetChildrenResponse.decode(buf, offset, end).children
 
 
@@ -162,7 +162,7 @@ def decode_children2(buf: bytes, offset: int, end: int) -> r.GetChildren2Respons
 
 
 def decode_count(buf: bytes, offset: int, end: int) -> int:
-    """Decode a number of nodes."""
+    """Decode the number of nodes below a node."""
     return r.GetAllChildrenNumberResponse.decode(buf, offset, end).totalNumber
 
 
@@ -178,7 +178,7 @@ def decode_identities(buf: bytes, offset: int, end: int) -> list[r.ClientInfo]:
 
 
 def decode_nothing(buf: bytes, offset: int, end: int) -> None:
-    """Ignore the body."""
+    """Return None, and ignore the body of the reply."""
 
 
 def decode_true(buf: bytes, offset: int, end: int) -> bool:
@@ -187,19 +187,19 @@ def decode_true(buf: bytes, offset: int, end: int) -> bool:
 
 
 def decode_paths(strip_chroot: Callable[[str], str]) -> Decode[list[str]]:
-    """Return a decoder for a list of paths."""
+    """Return a decoder for the paths in a getEphemerals reply, without the chroot."""
     return lambda buf, offset, end: [
         strip_chroot(path) for path in r.GetEphemeralsResponse.decode(buf, offset, end).ephemerals
     ]
 
 
 def decode_path(strip_chroot: Callable[[str], str]) -> Decode[str]:
-    """Return a decoder for the path of a new node."""
+    """Return a decoder for the path of a new node, without the chroot."""
     return lambda buf, offset, end: strip_chroot(r.CreateResponse.decode(buf, offset, end).path)
 
 
 def decode_path_and_stat(strip_chroot: Callable[[str], str]) -> Decode[tuple[str, Stat]]:
-    """Return a decoder for the path and the Stat of a new node."""
+    """Return a decoder for the path of a new node, without the chroot, and its Stat."""
 
     def decode(buf: bytes, offset: int, end: int) -> tuple[str, Stat]:
         response = r.Create2Response.decode(buf, offset, end)
@@ -248,7 +248,7 @@ def decode_multi_read(reads: Sequence[tuple[str, str]], serializer: Serializer[A
 
 
 def decode_results(count: int) -> Decode[list[tuple[int, Record]]]:
-    """Return a decoder for the results of *count* operations."""
+    """Return a decoder for the results of *count* operations. It raises MarshallingError for any other number."""
 
     def decode(buf: bytes, offset: int, end: int) -> list[tuple[int, Record]]:
         results = wire.decode_results(buf, offset)

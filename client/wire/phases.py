@@ -1,4 +1,4 @@
-"""The phases of a client's connection, and transitions::
+"""The phases of a client's connection, and their transitions::
 
     OFF --start--> HANDSHAKE --> SASL --> AUTH --> PROBE --> READY
      ^                |            |        |        |         |
@@ -15,13 +15,13 @@ a server may have expired the session. The client gives the session up when the 
 last heard from a server, usually up to a third of the timeout later. In between, it resumes the session if the server
 still knows it, because a restarted server gives all its sessions their whole timeout again. For the same reason, the
 server may still know a session that the client has given up. So before it opens a new session, the client resumes the
-former one and closes it, which deletes its ephemeral nodes.
+previous one and closes it, which deletes its ephemeral nodes.
 
 No session is given up before an attempt to connect has failed: if a debugger has stopped this process, for example, a
 server in the same process was stopped too.
 
 A ping is sent after a third of the session timeout without a request. After two thirds without a reply the connection
-is closed: the last third is for finding another server before the session expires.
+is closed, because the client needs the last third to find another server before the session expires.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ConnectionBroken(Exception):
 
 
 class ConnectionPhase(Enum):
-    """The phases of a connection."""
+    """The phases of a connection. The module's docstring shows the transitions."""
 
     OFF = 0
     HANDSHAKE = 1
@@ -50,13 +50,13 @@ class ConnectionPhase(Enum):
 
 
 @dataclass(slots=True)
-class FormerSession:
+class AbandonedSession:
     """A session that the client has given up, and that it closes on its next connection.
 
     Args:
         id: Id of the session.
         password: Password of the session.
-        tries: Number of further connections that may try to close it; 0 if there is nothing to close.
+        tries: Number of further connections that may try to close the session; 0 if there is nothing to close.
     """
 
     MAX_TRIES: ClassVar[int] = 3

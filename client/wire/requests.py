@@ -16,24 +16,28 @@ from ...protocol.errors import (
     ZooKeeperError,
     error_for,
 )
-from ...protocol.operations import OpCode, ops_that_change
+from ...protocol.operations import OpCode, codes_by_change
 
 E = TypeVar("E", bound=BaseException)
-HEADER = combined_struct(Int, r.RequestHeader).pack
-"""Packs the length, xid and op code of a request."""
+pack_header = combined_struct(Int, r.RequestHeader).pack
+"""Function that packs the length, xid and op code of a request."""
 LARGE_REQUEST_BYTES: Final = 1024
-"""Number of bytes above which a request may be the reason why a server closes the connection."""
-_CREATES: Final = ops_that_change("create")
-_MULTIS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
+"""Size of a request in bytes. If a server closes the connection, only a larger request is suspected as the reason."""
+_CREATE_OPS: Final = codes_by_change("create")
+_MULTI_OPS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
 
 def request_frame(xid: int, op: int, body: bytes = b"") -> bytes:
     """Return the frame of a request."""
-    return HEADER(8 + len(body), xid, op) + body
+    return pack_header(8 + len(body), xid, op) + body
 
 
 class PendingCall(Protocol):
-    """The interface of a call for the session. A call is also the future that its caller awaits."""
+    """The session's interface to a call, which is also the future that the caller awaits.
+
+    Attributes:
+        then: Function that receives the result or the error, even if the call was cancelled; None for no function.
+    """
 
     op: int
     body: bytes
@@ -52,7 +56,7 @@ class PendingCall(Protocol):
         ...
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Have a function called soon after the call is done."""
+        """Schedule *callback* to be called after the call is done."""
         ...
 
     def remove_done_callback(self, callback: Callable[[Any], object], /) -> int:
@@ -72,16 +76,19 @@ class PendingCall(Protocol):
         ...
 
 
-def fresh(error: E) -> E:
-    """Return a copy of an error for one of its receivers. One object would collect the frames and notes of all."""
+def copy_error(error: E) -> E:
+    """Return a copy of an error for one receiver, because a shared error would collect the frames and notes of all.
+
+    If the error cannot be copied, return the error itself without its traceback.
+    """
     kind = type(error)
     try:
         # A constructor of a user may do anything with the arguments that the base class keeps, so it is not called.
         again = kind.__new__(kind, *error.args) if isinstance(kind.__init__, FunctionType) else kind(*error.args)
         again.__dict__.update(error.__dict__)
-        if str(again) != str(error):  # a part is neither in its arguments nor in its attributes, as in an OSError
+        if str(again) != str(error):  # a part of the text is in neither arguments nor attributes, as in an OSError
             return error.with_traceback(None)
-    except Exception:  # a constructor or __str__() of a user
+    except Exception:  # the constructor or __str__() of a user may raise anything
         return error.with_traceback(None)
     if hasattr(error, "__notes__"):
         again.__notes__ = list(error.__notes__)
@@ -91,14 +98,16 @@ def fresh(error: E) -> E:
 
 
 def request_error(err: int, op: int, path: str | None) -> ZooKeeperError:
-    """Return the error of a request or of an operation in a transaction. For a create, it names the missing parent, and
-    for a transaction that was rejected as a whole, the probable limit.
+    """Return the error of a request or of an operation in a transaction.
+
+    The error of a create names the missing parent. If a transaction was rejected as a whole, the error names the
+    probable limit.
     """
     error = error_for(err, path)
-    if path and op in _CREATES and isinstance(error, NoNodeError):
+    if path and op in _CREATE_OPS and isinstance(error, NoNodeError):
         parent = path.rpartition("/")[0] or "/"
         return NoNodeError(path, f"parent {parent} does not exist; create it with parents=True or ensure_path()")
-    if op in _MULTIS and isinstance(error, BadArgumentsError):
+    if op in _MULTI_OPS and isinstance(error, BadArgumentsError):
         limits = "operations (zoolet.maxMultiOperations)"
         if op == OpCode.MULTI_READ:
             limits += " or results (zoolet.maxMultiReadBytes)"
@@ -118,7 +127,7 @@ def fail_undecodable(call: PendingCall, reason: BaseException) -> None:
         raise reason
     if call.then is not None:
         call.then(None, None)
-    if isinstance(reason, StopIteration):  # a future does not accept it
+    if isinstance(reason, StopIteration):  # a future rejects StopIteration
         stopped, reason = reason, RuntimeError("the serializer raised StopIteration")
         reason.__cause__ = stopped
     if not call.done():
@@ -145,7 +154,7 @@ def complete(call: PendingCall, result: Any, error: ZooKeeperError | None) -> No
 def connection_loss(
     path: str | None, reason: str, *, maybe: bool, refused: PendingCall | None = None
 ) -> ConnectionLossError:
-    """Return the error for a lost call.
+    """Return the error for a call that was lost with its connection, or that found no connection in time.
 
     Args:
         path: Path of the call.
@@ -165,7 +174,7 @@ def connection_loss(
 
 
 def drop(call: PendingCall) -> None:
-    """Record that a cancelled call will not be answered."""
+    """Report a cancelled call as lost to its function ``then``, if it has one."""
     if call.then is not None:
         call.then(None, connection_loss(call.path, "the call was cancelled", maybe=True))
 

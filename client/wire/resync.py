@@ -1,4 +1,4 @@
-"""Recursive watches across a lost connection: list the subtree again and deliver the differences as events.
+"""Recovery of recursive watches after a lost connection: nodes are listed again, and changes delivered as events.
 
 A server compares one-shot watches with the last zxid that a client has seen, but not recursive ones. So the client
 keeps the names below a recursively watched node, and lists them again when it has reconnected.
@@ -22,14 +22,16 @@ from ...protocol import records as r
 from ...protocol.enums import EventType
 from .states import Event
 
-Ask = Callable[[str, Callable[[r.GetChildren2Response | None], None]], None]
-"""Requests the children and the Stat of a node. The callback receives the answer, or None for a missing node. It is
-called in order with the events, before anything that the server sent later is processed.
+ChildrenRequest = Callable[[str, Callable[[r.GetChildren2Response | None], None]], None]
+"""Function that requests the children and the Stat of a node.
+
+The callback receives the answer, or None for a missing node. It is called in order with the events, before anything
+that the server sent later is processed.
 """
 
 
 class SubtreeResync:
-    """Tracks the nodes below a recursively watched node, to deliver changes that happened while disconnected.
+    """A record of the nodes below a recursively watched node, to deliver changes that happened while disconnected.
 
     Args:
         path: Path of the watched node on the server.
@@ -40,21 +42,21 @@ class SubtreeResync:
         done: Function that is called when the listing is complete.
     """
 
-    def __init__(self, path: str, deliver: Callable[[Event], None], ask: Ask) -> None:
+    def __init__(self, path: str, deliver: Callable[[Event], None], ask: ChildrenRequest) -> None:
         self._path = path
         self._deliver = deliver
         self._ask = ask
         self.children: dict[str, dict[str, None]] = {}  # the names of the children, by path
-        self._zxids: dict[str, tuple[int | None, int | None]] = {}  # czxid and mzxid; None if the event had no zxid
+        self._zxids: dict[str, tuple[int | None, int | None]] = {}  # czxid and mzxid; None if unknown
         self._since: int | None = None  # None in the first listing, which delivers no events
-        self._observed: set[str] = set()  # paths of live events during a listing
+        self._observed: set[str] = set()  # paths of the events that arrived during a listing
         self._pending = 0
         self._complete = False
         self._round = 0
         self.done: Callable[[], None] | None = None
 
     def start(self, since: int | None) -> None:
-        """List the subtree and deliver the differences as events.
+        """List the subtree. Differences from the known nodes are delivered as events when the answers arrive.
 
         Args:
             since: The last zxid that was seen before the disconnection; None for the first listing.
@@ -94,7 +96,7 @@ class SubtreeResync:
             if since is not None:  # the node is unknown, so its creation was not delivered
                 self._emit(EventType.NODE_CREATED, path)
         elif since is not None and path not in self._observed:
-            # The comparison is not "higher than before", because a different server's zxids may have started over.
+            # Known zxids are compared with !=, not >, because a different server's zxids may have started over.
             if czxid is not None and stat.czxid != czxid:
                 self._emit(EventType.NODE_DELETED, path)
                 self._emit(EventType.NODE_CREATED, path)
@@ -139,7 +141,10 @@ class SubtreeResync:
         self._pending = 0
 
     def observe(self, event: Event) -> None:
-        """Record a live event."""
+        """Update the known nodes with an event from the server.
+
+        If the event deletes a node, deliver deletions of its known descendants, which have no events of their own.
+        """
         path = event.path
         if path != "/" and path.endswith("/"):  # a node cannot have this path
             return

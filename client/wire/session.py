@@ -1,4 +1,4 @@
-"""A client session without I/O: requests to send, the meaning of replies, and the fate of calls on a lost connection.
+"""A client session without I/O. It produces requests, processes replies, and keeps or fails calls of lost connections.
 
 :mod:`~zoolet.client.wire.phases` describes the phases of a connection, which determine the user's states
 (:class:`~zoolet.client.wire.states.State`), and the end of a session. Invariants:
@@ -47,17 +47,17 @@ from ...protocol.sasl import SaslFailure
 from . import diagnosis
 from .authentication import Credentials, SaslLogin
 from .parked import ParkedCalls
-from .phases import ConnectionBroken, ConnectionPhase, FormerSession
+from .phases import AbandonedSession, ConnectionBroken, ConnectionPhase
 from .requests import (
-    HEADER,
     PendingCall,
     abort,
     complete,
     connection_loss,
+    copy_error,
     drop,
     fail,
     fail_undecodable,
-    fresh,
+    pack_header,
     request_error,
     request_frame,
 )
@@ -65,12 +65,12 @@ from .states import Event, State
 from .watches import WatchTable
 
 MAX_REPLY_BYTES: Final = 64 << 20
-"""Maximum number of bytes in a reply. A longer one is treated as malformed."""
-_HEAD = combined_struct(r.ReplyHeader).unpack_from
+"""Maximum number of bytes in a reply. A longer reply is treated as malformed."""
+_unpack_header = combined_struct(r.ReplyHeader).unpack_from
 _PING = request_frame(Xid.PING, OpCode.PING)
-_LAST_XID: Final = 0x7FFFFFFF
+_MAX_XID: Final = 0x7FFFFFFF
 _MAX_FAILURES_PER_TICK: Final = 500
-"""Maximum number of calls that fail in one tick. The others follow in the next, to let other tasks run in between."""
+"""Maximum number of calls that fail in one tick. Others follow in the next tick, so other tasks can run."""
 _READY: Final = ConnectionPhase.READY  # a separate name, because a lookup in an enum costs 80 ns (Python 3.11)
 
 
@@ -88,11 +88,11 @@ class ClientSession:
     Attributes:
         out: Frames to send, in order. The caller sends and removes them.
         last_zxid: The highest zxid that was seen in this session.
-        last_confirmed: Time when the newest answered request was sent.
+        last_confirmed: Time when the latest answered request was sent.
         answered: Whether the server has answered the handshake of the current or last connection.
         tried: Whether an attempt to connect has failed since the connection was lost.
         last_reason: Reason why the last connection failed or was lost, for error messages.
-        terminal_error: The error that all calls raise once the client cannot be used any more; None before.
+        terminal_error: The error that all calls raise because the client can no longer be used; None while it can.
     """
 
     def __init__(
@@ -131,21 +131,21 @@ class ClientSession:
         self._since_in_doubt = False  # True in a new session: the server's zxids may have started over
         self.accepts_read_only: Final = read_only
         self._resumable_elsewhere = False  # whether a server with a quorum knows the session
-        self._heard_at = 0.0  # time when a server was last heard from; while READY it is received_at
-        self._former = FormerSession()
+        self._heard_at = 0.0  # time when a server was last heard from; not updated while READY, see received_at
+        self._abandoned = AbandonedSession()
         self.tried = self.answered = self._ending = False
         self._login = SaslLogin(*login, rng) if login is not None else None
         self._on_state = on_state
         self._postpone = postpone
         self.last_xid = 0  # also the number of requests sent; it starts over after 2**31 - 1
-        self._began = 0.0
+        self._handshake_began = 0.0
         self._warning = ""  # text for the log if the session was resumed after the deadline of its leases
         self._frames = Frames(MAX_REPLY_BYTES)
 
     @property
     def has_session(self) -> bool:
-        """Whether there is a session to resume, or a former one to close."""
-        return self.id != 0 or self._former.tries > 0
+        """Whether the next connection has a session to resume, or an abandoned session to close."""
+        return self.id != 0 or self._abandoned.tries > 0
 
     @property
     def has_calls(self) -> bool:
@@ -155,13 +155,13 @@ class ClientSession:
     # --- calls ---
 
     def submit(self, call: PendingCall) -> None:
-        """Accept a call. The next :meth:`flush` sends it, or the next connection.
+        """Accept a call. The next :meth:`flush` sends it, or the next connection if none is ready.
 
         Raises:
             ClosedError: The client is closed.
         """
         if self.terminal_error is not None:
-            raise fresh(self.terminal_error)
+            raise copy_error(self.terminal_error)
         self.waiting.append(call)
 
     def flush(self, now: float) -> None:
@@ -176,12 +176,12 @@ class ClientSession:
             if call.done():
                 drop(call)
                 continue
-            xid = xid + 1 if xid < _LAST_XID else 1
+            xid = xid + 1 if xid < _MAX_XID else 1
             call.xid = xid
             call.sent_at = now
             inflight.append(call)
             body = call.body
-            out.append(HEADER(8 + len(body), xid, call.op) + body)  # inlined for speed
+            out.append(pack_header(8 + len(body), xid, call.op) + body)  # request_frame(), inlined for speed
         if xid != self.last_xid:  # cancelled calls are not sent, so they do not keep the session alive
             self.last_xid = xid
             self.sent_at = now
@@ -193,14 +193,14 @@ class ClientSession:
             ClosedError: The client is closed.
         """
         if self.terminal_error is not None:
-            raise fresh(self.terminal_error)
+            raise copy_error(self.terminal_error)
         credential = self._credentials.add(scheme, auth, call)
         if self.phase in (ConnectionPhase.AUTH, ConnectionPhase.PROBE, ConnectionPhase.READY):
             self.out += self._credentials.send(credential)
 
     def rewatch(self, path: str) -> None:
-        """Register the watches of a path again, because the server may keep only the last one. No event is lost."""
-        if self.phase is ConnectionPhase.READY:  # a connection that becomes ready registers all watches
+        """Register the watches of a path again, because a 3.8 server keeps only its latest watch. No event is lost."""
+        if self.phase is ConnectionPhase.READY:  # otherwise, the next connection registers all watches
             since = self._since = self.last_zxid if self._since is None else self._since
             self._register_watches(since, path)
             self.watches.resync(since, path)
@@ -212,7 +212,7 @@ class ClientSession:
         if not self._rewatching:
             self._since = None
 
-    # --- a connection's life ---
+    # --- connecting, and losing the connection ---
 
     def start(self, now: float) -> None:
         """Start the handshake on a new connection."""
@@ -224,11 +224,11 @@ class ClientSession:
         self._rewatching = 0
         if self._since is None:
             self._since = self.last_zxid
-        self.received_at = self.sent_at = self._began = now
+        self.received_at = self.sent_at = self._handshake_began = now
         session_id, password = (self.id, self.password) if self._resumable_elsewhere else (0, NO_PASSWORD)
-        self._ending, self.answered = self._former.tries > 0, False
+        self._ending, self.answered = self._abandoned.tries > 0, False
         if self._ending:
-            session_id, password = self._former.id, self._former.password
+            session_id, password = self._abandoned.id, self._abandoned.password
         request = ConnectRequest(self.last_zxid, self.wanted_ms, session_id, password, self.accepts_read_only)
         self.out.append(frame(request.encode()))
 
@@ -244,30 +244,30 @@ class ClientSession:
                 self.received_at = now
             for payload in payloads:
                 if self.phase is _READY:
-                    self._reply(payload, now)
+                    self._on_reply(payload, now)
                 elif self.phase is ConnectionPhase.HANDSHAKE:
                     self._on_connect_response(ConnectResponse.decode(payload), now)
                 elif self.phase is ConnectionPhase.ENDING:
                     raise ConnectionBroken("closed the previous session; reconnecting")
                 elif self.phase is not ConnectionPhase.OFF:
-                    self._reply(payload, now)
+                    self._on_reply(payload, now)
         except MarshallingError as error:
-            foreign = self.phase is ConnectionPhase.HANDSHAKE
-            why = diagnosis.foreign(data) if foreign else f"the server sent a malformed message: {error}"
+            is_first = self.phase is ConnectionPhase.HANDSHAKE
+            why = diagnosis.foreign_answer_reason(data) if is_first else f"the server sent a malformed message: {error}"
             raise ConnectionBroken(why) from None
 
     def _on_connect_response(self, answer: ConnectResponse, now: float) -> None:
-        self.answered, self._former.tries, self.tried = True, 0, False
+        self.answered, self._abandoned.tries, self.tried = True, 0, False
         if answer.timeout_ms <= 0 or answer.session_id == 0:
             if not self._ending:
                 self.expired("the server reports that the session expired")
             raise ConnectionBroken("the session expired")
-        if self._ending and answer.session_id == self._former.id:
+        if self._ending and answer.session_id == self._abandoned.id:
             self.phase = ConnectionPhase.ENDING
             self.out.append(request_frame(0, OpCode.CLOSE_SESSION))
             return
         late = now - self.last_confirmed - self.timeout_ms / 1000 if answer.session_id == self.id else 0.0
-        self._warning = diagnosis.resumed_late(late) if late > 0 and self.last_confirmed else ""
+        self._warning = diagnosis.late_resumption_warning(late) if late > 0 and self.last_confirmed else ""
         self._heard_at = now
         if answer.session_id != self.id:
             self._since_in_doubt = True
@@ -280,15 +280,15 @@ class ClientSession:
         self.read_only_now = bool(answer.read_only)
         self._resumable_elsewhere = self._resumable_elsewhere or not self.read_only_now
         if not self.read_only_now:
-            self.last_confirmed = self._began
+            self.last_confirmed = self._handshake_began
         if self._login is not None:
             self.phase = ConnectionPhase.SASL
             self._login.start()
-            self._sasl(b"")
+            self._send_sasl(b"")
         else:
             self._send_auth(now)
 
-    def _sasl(self, token: bytes) -> None:
+    def _send_sasl(self, token: bytes) -> None:
         body = r.GetSASLRequest(token).encode()
         self.out.append(request_frame(0, OpCode.SASL, body))
 
@@ -299,15 +299,15 @@ class ClientSession:
             self._probe(now)
 
     def _probe(self, now: float) -> None:
-        """Check that the server knows the last zxid that this client has seen. Only watches depend on it."""
+        """Ping the server if watches depend on whether it knows the client's last zxid. Otherwise become ready."""
         if self._since_in_doubt and self._since and any(True for _ in self.watches):
             self.phase = ConnectionPhase.PROBE
             self._pinged_at.append(now)
             self.out.append(_PING)
         else:
-            self._ready(now)
+            self._become_ready(now)
 
-    def _ready(self, now: float) -> None:
+    def _become_ready(self, now: float) -> None:
         self.phase = ConnectionPhase.READY
         self._since_in_doubt = False
         since = self._since or 0
@@ -318,10 +318,10 @@ class ClientSession:
         self.flush(now)
 
     def lost(self, reason: str, now: float, *, by_server: bool = False) -> None:
-        """Record the loss of the connection, which *by_server* blames on the server. Only idempotent calls are kept."""
+        """Record a lost connection, closed *by_server* or not. Sent calls fail unless idempotent and not overdue."""
         was, self.phase = self.phase, ConnectionPhase.OFF
         if self._ending and not self.answered:
-            self._former.tries = self._former.tries - 1 if by_server else 0  # a server may close while it starts
+            self._abandoned.tries = self._abandoned.tries - 1 if by_server else 0  # a server may close while it starts
         if was is ConnectionPhase.READY:
             self._heard_at = now if by_server else self.received_at
             self.tried = False
@@ -341,7 +341,7 @@ class ClientSession:
     def give_up(self) -> None:
         """End the session, because no server was heard from within its timeout. The next connection closes it."""
         if self._resumable_elsewhere:
-            self._former = FormerSession(self.id, self.password, FormerSession.MAX_TRIES)
+            self._abandoned = AbandonedSession(self.id, self.password, AbandonedSession.MAX_TRIES)
         self.expired("no server was reached within the session timeout")
 
     def expired(self, reason: str) -> None:
@@ -359,7 +359,7 @@ class ClientSession:
             self._set_state(State.LOST, reason)
 
     def close(self, reason: str, error: ZooKeeperError | None = None) -> None:
-        """Reject further calls, and fail the pending ones."""
+        """Reject further calls, and fail the pending calls."""
         self.phase = ConnectionPhase.OFF
         self.fatal_error = error
         error = error or ClosedError(detail=reason)
@@ -368,8 +368,8 @@ class ClientSession:
         self._set_state(State.CLOSED, reason)
 
     def send_close(self, now: float, call: PendingCall) -> None:
-        """Request the end of the session. The client holds no locks any more, because other clients may acquire them
-        before the reply arrives.
+        """Send a request to close the session, and report CLOSED immediately: other clients may acquire this client's
+        locks before the reply arrives.
         """
         self.waiting.append(call)
         self.flush(now)
@@ -390,7 +390,7 @@ class ClientSession:
             self.state = state
             self._on_state(state, why)
 
-    # --- time ---
+    # --- pings and deadlines ---
 
     def next_due(self) -> float | None:
         """Return the time of the next :meth:`tick`; None if nothing is due."""
@@ -400,18 +400,18 @@ class ClientSession:
             moments = [self.sent_at + third, self.received_at + 2 * third]
         else:
             moments = self._credentials.deadlines()
-            if (earliest := self.parked.earliest()) is not None:
+            if (earliest := self.parked.earliest_deadline()) is not None:
                 moments.append(earliest)
             if self.id and self.tried and self.terminal_error is None:
-                moments.append(self.given_up_at())
+                moments.append(self.give_up_time())
         return min(moments, default=None)
 
-    def given_up_at(self) -> float:
-        """Return the time when the client gives the session up, unless a server answers before."""
+    def give_up_time(self) -> float:
+        """Return the time when the client gives up the session, unless a server answers before then."""
         return self._heard_at + (self.timeout_ms / 1000 if self._resumable_elsewhere else 0.0)
 
     def tick(self, now: float) -> None:
-        """Send a ping if it is due, or fail calls whose deadline has passed, and give up a session without a server.
+        """Send a ping if it is due. Without a connection, fail overdue calls, and give up an overdue session.
 
         Raises:
             ConnectionBroken: The server was silent for two thirds of the session timeout, or the session was given up.
@@ -432,17 +432,17 @@ class ClientSession:
                     break
                 abort(call, connection_loss(call.path, why, maybe=False))
             self._credentials.fail_overdue(now)
-            if self.id and self.tried and self.terminal_error is None and now >= self.given_up_at():
+            if self.id and self.tried and self.terminal_error is None and now >= self.give_up_time():
                 self.give_up()
                 raise ConnectionBroken("no server was reached within the session timeout")
 
     # --- replies ---
 
-    def _reply(self, payload: bytes, now: float) -> None:
+    def _on_reply(self, payload: bytes, now: float) -> None:
         size = len(payload)
         if size < 16:
             raise ConnectionBroken(f"expected a reply of at least 16 bytes, found {size}")
-        xid, zxid, err = _HEAD(payload)
+        xid, zxid, err = _unpack_header(payload)
         inflight = self.inflight
         if inflight and inflight[0].xid == xid:
             call = inflight.popleft()
@@ -463,7 +463,7 @@ class ClientSession:
                 return
             try:
                 result = call.decode(payload, 16, size)
-            except BaseException as reason:  # the serializer's own error is for its caller, even SystemExit
+            except BaseException as reason:  # the serializer may raise anything, even SystemExit
                 fail_undecodable(call, reason)
                 if isinstance(reason, KeyboardInterrupt):
                     raise
@@ -471,15 +471,15 @@ class ClientSession:
             if call.then is not None:
                 complete(call, result, None)
             elif not call.done():
-                call.set_result(result)  # inlined, because nearly every reply takes this path
+                call.set_result(result)  # complete(), inlined because nearly every reply takes this path
         else:
-            self._other_reply(payload, xid, zxid, err, now)
+            self._on_other_reply(payload, xid, zxid, err, now)
 
-    def _other_reply(self, payload: bytes, xid: int, zxid: int, err: int, now: float) -> None:
+    def _on_other_reply(self, payload: bytes, xid: int, zxid: int, err: int, now: float) -> None:
         """Process an event, or a reply to a request that is not a call."""
         if xid == Xid.NOTIFICATION:
             # An event does not advance last_zxid: other events of its transaction may not have arrived yet.
-            self._event(r.WatcherEvent.decode(payload, 16), zxid)
+            self._on_event(r.WatcherEvent.decode(payload, 16), zxid)
         elif xid == Xid.PING and self._pinged_at:
             self._on_ping_reply(zxid, now)
         elif xid == Xid.AUTH and self._credentials.unanswered:
@@ -503,11 +503,11 @@ class ClientSession:
         if not self.read_only_now:
             self.last_confirmed = max(self.last_confirmed, pinged_at)
         if self.phase is ConnectionPhase.PROBE:
-            if zxid < (self._since or 0):  # any change on this server may be new to the client
+            if zxid < (self._since or 0):  # the zxids started over, so any change may be new to the client
                 self._since = 0
-            self._ready(now)
+            self._become_ready(now)
 
-    def _event(self, event: r.WatcherEvent, zxid: int) -> None:
+    def _on_event(self, event: r.WatcherEvent, zxid: int) -> None:
         try:
             kind = EventType(event.type)
         except ValueError:
@@ -537,7 +537,7 @@ class ClientSession:
         assert self._login is not None
         try:
             if err:
-                raise self._login.refused()
+                raise self._login.rejection_error()
             response = self._login.respond(r.SetSASLResponse.decode(payload, 16).token or b"")
         except AuthFailedError as error:
             self.close(error.detail, error)
@@ -547,4 +547,4 @@ class ClientSession:
         if response is None:
             self._send_auth(now)
         else:
-            self._sasl(response)
+            self._send_sasl(response)

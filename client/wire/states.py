@@ -30,14 +30,14 @@ class State(Enum):
     """A server reported that the session has expired, or no server was heard from for the session timeout. The client
     continues with a new session."""
     CLOSED = "closed"
-    """The client was closed, or its credentials were rejected. It cannot be used any more."""
+    """The client was closed, or its credentials were rejected. It can no longer be used."""
 
 
 class StateListener(Protocol):
     """An object that is notified of each new state of a client."""
 
     def on_state(self, state: State) -> None:
-        """Receive the state of the client, immediately and inside the event loop."""
+        """Handle a new state of the client. This is called immediately, inside the event loop."""
         ...
 
 
@@ -47,7 +47,7 @@ class Event(NamedTuple):
     Args:
         type: Kind of change.
         path: Path of the node, without the client's chroot.
-        zxid: The transaction that caused the event; None if the server does not send it.
+        zxid: Zxid of the transaction that caused the event; None if the server does not send it.
     """
 
     type: EventType

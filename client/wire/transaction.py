@@ -19,7 +19,7 @@ from .requests import request_error
 
 
 class Transaction(Generic[V]):
-    """Collects operations, and commits them at the end of its ``async with`` block unless the block raised.
+    """A collection of operations, committed at the end of its ``async with`` block unless the block raised.
 
     ``Client.transaction()`` creates it. Its guards are nodes that must exist. They are checked first, and are not
     counted as operations.
@@ -49,20 +49,20 @@ class Transaction(Generic[V]):
         self._paths: list[str] = []
         self._records: list[tuple[int, Record]] = []  # results as the server sent them
         self.results: list[Any] = []
-        self._guards = len(guards)
+        self._guard_count = len(guards)
         self._guard_failed = guard_failed
         for path in guards:
             self.check(path)
 
     def __len__(self) -> int:
-        return len(self._operations) - self._guards
+        return len(self._operations) - self._guard_count
 
     def _add(self, op: OpCode, request: Record, path: str) -> None:
         self._operations.append((op, request))
         self._paths.append(path)
 
     def check(self, path: str, version: int = -1) -> None:
-        """Require that the node exists and its version matches (-1 for any), or the whole transaction fails."""
+        """Require that a node exists and has *version* (-1 for any). Otherwise, the whole transaction fails."""
         request = r.CheckVersionRequest(self._add_chroot(path, False), checked_version(version))
         self._add(OpCode.CHECK, request, path)
 
@@ -97,34 +97,38 @@ class Transaction(Generic[V]):
         """Apply all operations or none. The ``async with`` block does this at its end.
 
         Returns:
-            The results.
+            The result of each operation, as in ``results``.
 
         Raises:
-            ZooKeeperError: An operation failed. A note of the error contains its number.
+            ZooKeeperError: An operation failed. A note of the error contains the number of the operation.
         """
         return await self._wait_results(self._send()) if self._operations else []
 
     def _send(self) -> Coroutine[Any, Any, list[tuple[int, Record]]]:
-        """Send the transaction immediately; the result is for :meth:`_wait_results`."""
+        """Send the transaction immediately, and return the argument for :meth:`_wait_results`."""
         return self._commit(wire.encode_operations(self._operations), len(self._operations))
 
     async def _wait_results(self, sent: Awaitable[list[tuple[int, Record]]]) -> list[Any]:
-        """Wait for the results of a transaction that was sent; raises as :meth:`commit` does."""
+        """Wait for the results of a transaction that was sent, and return them.
+
+        Raises:
+            ZooKeeperError: As for :meth:`commit`.
+        """
         self._records = records = await sent
         asked = zip(self._operations, self._paths, records, strict=True)
         results = [self._result(op, path, record) for (op, _), path, (_, record) in asked]
-        self.results = results[self._guards :]
+        self.results = results[self._guard_count :]
         for number, result in enumerate(results):
             if isinstance(result, ZooKeeperError) and not isinstance(result, RuntimeInconsistencyError):
-                if number < self._guards and self._guard_failed is not None and isinstance(result, NoNodeError):
+                if number < self._guard_count and self._guard_failed is not None and isinstance(result, NoNodeError):
                     raise self._guard_failed() from None
                 # A new error is raised, because the traceback of the result would hold the frames of all callers.
-                raise self._noted(type(result)(result.path, result.detail), number)
+                raise self._with_note(type(result)(result.path, result.detail), number)
         return self.results
 
-    def _noted(self, error: ZooKeeperError, number: int) -> ZooKeeperError:
+    def _with_note(self, error: ZooKeeperError, number: int) -> ZooKeeperError:
         error.add_note(
-            f"operation {number + 1 - self._guards} of {len(self)} of the transaction failed; none was applied"
+            f"operation {number + 1 - self._guard_count} of {len(self)} of the transaction failed; none was applied"
         )
         return error
 

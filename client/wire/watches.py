@@ -1,16 +1,16 @@
 """The watches of a client: delivery of events to watches, and registration of watches after a reconnect.
 
-Events arrive in ``Session._event``, which calls :meth:`WatchTable.fire`. The
+Events arrive in ``ClientSession._on_event``, which calls :meth:`WatchTable.fire`. The
 :class:`~zoolet.client.aio.watcher.Watcher` takes them from its :class:`Registration`.
 
 A watch is one of five kinds. ``DATA``, ``EXIST`` and ``CHILD`` fire once. ``PERSISTENT`` and ``RECURSIVE`` stay.
 
 A 3.8 server keeps one mode for all watches that a connection has on one path: the last one set. So if a path has a
 recursive watch, its other watches are not set at the server: the events of the recursive watch fire them
-(:meth:`WatchTable.fire`). If the recursive watch was replaced nevertheless, or ends before the others, the path's
-watches are registered again, as after a reconnect (``Session.rewatch``).
+(:meth:`WatchTable.fire`). If the recursive watch is replaced anyway, or ends before the others, the path's
+watches are registered again, as after a reconnect (``ClientSession.rewatch``).
 
-No event is lost with a connection. A server compares one-shot watches with the last zxid that a client has seen, but
+A lost connection loses no change. A server compares one-shot watches with the last zxid that a client has seen, but
 not watches that stay. So a ``PERSISTENT`` watch is also registered as one-shot watches of the same node, and a
 ``RECURSIVE`` watch lists its subtree (:mod:`.resync`). Several changes of a node while disconnected are delivered once.
 
@@ -45,16 +45,16 @@ class WatchKind(Enum):
     RECURSIVE = "recursive"
 
 
-IN_REQUEST: Final = tuple(WatchKind)
+REQUEST_ORDER: Final = tuple(WatchKind)
 """The order of the lists in the request that registers watches."""
-CONSUMED: Final = {
+FIRED_KINDS: Final = {
     EventType.NODE_CREATED: (WatchKind.DATA, WatchKind.EXIST),
     EventType.NODE_DATA_CHANGED: (WatchKind.DATA, WatchKind.EXIST),
     EventType.NODE_DELETED: (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD),
     EventType.NODE_CHILDREN_CHANGED: (WatchKind.CHILD,),
 }
 """The kinds of one-shot watches of a node that each event fires."""
-_SERVER_KIND: Final = {
+_SERVER_TYPES: Final = {
     WatchKind.DATA: WatcherType.DATA,
     WatchKind.EXIST: WatcherType.DATA,
     WatchKind.CHILD: WatcherType.CHILDREN,
@@ -63,8 +63,8 @@ _SERVER_KIND: Final = {
 }
 
 
-def _nothing() -> None:
-    """Placeholder for the function of a watcher outside of its block."""
+def _do_nothing() -> None:
+    """Do nothing. This replaces ``Registration.wake`` outside of the watcher's block."""
 
 
 class Registration:
@@ -77,7 +77,7 @@ class Registration:
         wake: Function that is called when there is an event or an error to pop.
     """
 
-    def __init__(self, kind: WatchKind, path: str, limit: int, wake: Callable[[], None] = _nothing) -> None:
+    def __init__(self, kind: WatchKind, path: str, limit: int, wake: Callable[[], None] = _do_nothing) -> None:
         self.kind = kind
         self.path = path
         self.limit = limit
@@ -94,10 +94,10 @@ class Registration:
 
     def forget_owner(self) -> None:
         """Forget the functions of the watcher, to break the reference cycle with it."""
-        self.wake, self.receive, self.resync = _nothing, None, None
+        self.wake, self.receive, self.resync = _do_nothing, None, None
 
     def deliver(self, event: Event) -> None:
-        """Queue an event for the user."""
+        """Update the facts about the node, and queue the event for the user unless it repeats a deletion."""
         if self.kind is WatchKind.PERSISTENT and event.path == self.path:
             if event.type == EventType.NODE_DELETED:
                 if self.exists is False:  # a second event for the same deletion
@@ -110,7 +110,7 @@ class Registration:
         self.put(event)
 
     def put(self, event: Event) -> None:
-        """Queue an event without inspecting it."""
+        """Pass an event to the function ``receive``, or queue it. If the queue is full, drop all events."""
         if self.receive is not None:
             self.receive(event)
         elif len(self.events) >= self.limit:
@@ -121,7 +121,7 @@ class Registration:
         self.wake()
 
     def pop(self) -> Event | None:
-        """Return the oldest waiting event; None if there is none.
+        """Remove and return the oldest waiting event. Return None if no event waits.
 
         Raises:
             WatchOverflowError: Events were dropped since the last call.
@@ -142,7 +142,7 @@ class WatchTable:
 
     def __init__(self) -> None:
         self.forget: Callable[[str, WatcherType], object] = lambda path, kind: None
-        self._expected: dict[str, int] = {}  # number of registrations that are under way, by path
+        self._expected: dict[str, int] = {}  # number of unanswered registrations, by path
         self._orphans: set[str] = set()  # paths of watches that ended, but had to stay registered for others
         self._by_kind: dict[WatchKind, dict[str, dict[Registration, None]]] = {kind: {} for kind in WatchKind}
 
@@ -166,7 +166,7 @@ class WatchTable:
         if self.is_needed(registration.path):
             self._orphans.add(registration.path)  # some servers would also remove a watch that is still needed
             return None
-        return self._removal_type(registration.path, _SERVER_KIND[registration.kind])
+        return self._removal_type(registration.path, _SERVER_TYPES[registration.kind])
 
     def is_needed(self, path: str) -> bool:
         """Return whether the server's registration of a path is still needed, or a new one has been requested."""
@@ -177,7 +177,7 @@ class WatchTable:
         self._expected[path] = self._expected.get(path, 0) + 1
 
     def finish(self, path: str) -> None:
-        """Record the answer to a registration. If it failed, orphans that were kept for this watch are removed now."""
+        """Record the answer to a registration. Remove an orphan of the path that is no longer needed."""
         pending = self._expected.pop(path) - 1
         if pending:
             self._expected[path] = pending
@@ -185,7 +185,7 @@ class WatchTable:
             self._remove_orphan(path)
 
     def _remove_orphan(self, path: str) -> None:
-        """Have the server remove a watch that the client does not use any more."""
+        """Remove a watch from the server that the client no longer uses."""
         if path in self._orphans and not self.is_needed(path):
             self._orphans.discard(path)
             self.forget(path, WatcherType.ANY)
@@ -197,7 +197,7 @@ class WatchTable:
         return WatcherType.ANY
 
     def add_orphan(self, path: str) -> None:
-        """Record that the server has a watch that the client does not use. :meth:`finish` has it removed."""
+        """Record that the server has a watch that the client does not use. :meth:`finish` removes the watch."""
         self._orphans.add(path)
 
     def __iter__(self) -> Iterator[Registration]:
@@ -216,12 +216,12 @@ class WatchTable:
     def fire(self, event: Event) -> None:
         """Deliver an event to every watch that it reaches, and remove one-shot watches."""
         path = event.path
-        for kind in CONSUMED.get(event.type, ()):
+        for kind in FIRED_KINDS.get(event.type, ()):
             for registration in self._by_kind[kind].pop(path, ()):
                 registration.deliver(event)
         for registration in list(self._by_kind[WatchKind.PERSISTENT].get(path, ())):
             if event.type != EventType.NODE_CHILDREN_CHANGED or not event.zxid or registration.derived != event.zxid:
-                registration.deliver(event)  # otherwise _derive has already delivered the event
+                registration.deliver(event)  # unless _deliver_derived has already delivered it
         self._remove_orphan(path)
         recursive = self._by_kind[WatchKind.RECURSIVE]
         if recursive and event.type != EventType.NODE_CHILDREN_CHANGED:
@@ -233,11 +233,13 @@ class WatchTable:
                     break
                 above = paths.parent(above)
             if event.type in (EventType.NODE_CREATED, EventType.NODE_DELETED) and path != "/":
-                self._derive(paths.parent(path), event)
+                self._deliver_derived(paths.parent(path), event)
 
-    def _derive(self, parent: str, event: Event) -> None:
-        """Deliver a NODE_CHILDREN_CHANGED to the other watches of a recursively watched node whose child was created or
-        deleted. A 3.8 server treats these watches as one, which does not report changes of the list of children.
+    def _deliver_derived(self, parent: str, event: Event) -> None:
+        """Deliver a NODE_CHILDREN_CHANGED to the other watches of a recursively watched node.
+
+        *event* is the creation or deletion of a child. A 3.8 server treats all watches of the node as a single watch,
+        which does not report changes of the list of children.
         """
         if parent not in self._by_kind[WatchKind.RECURSIVE]:
             return
@@ -256,7 +258,7 @@ class WatchTable:
             path: Path of the watches to register; by default all watches.
         """
         watched: list[tuple[WatchKind, str]] = []
-        for kind in IN_REQUEST:
+        for kind in REQUEST_ORDER:
             table = self._by_kind[kind]
             for watched_path in table if path is None else table.keys() & {path}:
                 if kind is WatchKind.PERSISTENT:
@@ -267,7 +269,7 @@ class WatchTable:
         requests = []
         place = 0
         while place < len(watched):
-            lists: dict[WatchKind, dict[str | None, None]] = {kind: {} for kind in IN_REQUEST}
+            lists: dict[WatchKind, dict[str | None, None]] = {kind: {} for kind in REQUEST_ORDER}
             size = 0
             while place < len(watched) and size < MAX_BATCH_BYTES:
                 kind, watched_path = watched[place]
@@ -283,7 +285,7 @@ class WatchTable:
         return requests
 
     def resync(self, since: int, path: str | None = None) -> None:
-        """Make all recursive watches, or all of one path, list the changes that they have missed."""
+        """Start a resync of all recursive watches, or of those on one path, to deliver the changes that they missed."""
         for registrations in list(self._by_kind[WatchKind.RECURSIVE].values()):
             for registration in list(registrations):
                 if registration.resync is not None and path in (None, registration.path):

@@ -1,4 +1,4 @@
-"""Writes docs/reference/commands.md from the parsers of the commands: ``make docs``."""
+"""The generator of docs/reference/commands.md, which reads the parsers of the commands (``make docs``)."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ def cell(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Format a name or a usage."""
+    """Format a name or a usage as inline code."""
     return f"`{text.replace('|', chr(92) + '|')}`"
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the commands of a parser by name."""
+    """Return the parsers of a parser's subcommands, by name."""
     return {
         name: choice
-        for action in pages.actions(parser)
+        for action in pages.sorted_actions(parser)
         if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - has no public name
         for name, choice in action.choices.items()
     }
 
 
 def name_of(action: argparse.Action) -> str:
-    """Return the spelling of an argument or option on the command line."""
+    """Return an argument or option as it is written on the command line."""
     value = action.metavar or action.dest.upper()
     value = value if isinstance(value, str) else " ".join(value)
     if action.choices and action.metavar is None:
@@ -69,8 +69,8 @@ def name_of(action: argparse.Action) -> str:
 
 
 def rows(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the rows of the table of a command."""
-    for action in pages.actions(parser):
+    """Yield a table row for each argument and option of a command."""
+    for action in pages.sorted_actions(parser):
         if not action.help or action.help is argparse.SUPPRESS or "--help" in action.option_strings:
             continue
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - each has a section
@@ -79,10 +79,10 @@ def rows(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def section(name: str, parser: argparse.ArgumentParser, level: int = 2) -> Iterator[str]:
-    """Yield the lines of a command and of its subcommands."""
+    """Yield the lines of the section of a command, including its subcommands."""
     usage = re.sub(r"\s+", " ", parser.format_usage().removeprefix("usage: ")).strip()
     usage = re.sub(r"^\S+ (\S+ )?" + re.escape(name), f"zoolet {name}", usage)
-    yield from ("", f"{'#' * level} zoolet {name}", "", "```text", *wrapped(usage.replace("[-h] ", "")), "```")
+    yield from ("", f"{'#' * level} zoolet {name}", "", "```text", *wrap_usage(usage.replace("[-h] ", "")), "```")
     if parser.description:
         yield from ("", *textwrap.wrap(cell(parser.description), 138, break_on_hyphens=False))
     if parser.epilog:
@@ -93,7 +93,7 @@ def section(name: str, parser: argparse.ArgumentParser, level: int = 2) -> Itera
         yield from section(f"{name} {word}", child, level + 1)
 
 
-def wrapped(usage: str) -> list[str]:
+def wrap_usage(usage: str) -> list[str]:
     """Wrap a usage into lines that do not break inside brackets."""
     kept = re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(" ", "\0"), usage)
     lines = textwrap.wrap(kept, 100, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""Writes docs/compatibility.md from the tables in the code: ``make docs``."""
+"""The generator of docs/compatibility.md, which reads the tables in the code (``make docs``)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ DEVIATIONS = """\
 """
 
 
-def sentences() -> dict[str, str]:
-    """Return the sentence that describes each difference between the releases: the string below its field."""
+def difference_sentences() -> dict[str, str]:
+    """Return the descriptions of the differences between the releases, by field: the strings below the fields."""
     (found,) = (node for node in ast.walk(ast.parse(inspect.getsource(Compat))) if isinstance(node, ast.ClassDef))
     pairs = zip(found.body, found.body[1:], strict=False)
     return {
@@ -53,8 +53,8 @@ def sentences() -> dict[str, str]:
     }
 
 
-def shown(value: object) -> str:
-    """Return the value of a difference: yes, no or a number."""
+def format_value(value: object) -> str:
+    """Format the value of a difference: yes, no or a number."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)
@@ -85,8 +85,8 @@ def page() -> str:
         lines.append(f"| {op} | {facts.name} | {facts.since} | {'yes' if facts.takes_zxid else ''} | {facts.note} |")
     lines += ["", "## Intentional differences", "", DEVIATIONS.rstrip(), ""]
     lines += ["## Differences between releases", "", f"| | {V3_9.release} | {V3_8.release} |", "|---|---|---|"]
-    for name, sentence in sentences().items():
-        new, old = (shown(getattr(compat, name)) for compat in (V3_9, V3_8))
+    for name, sentence in difference_sentences().items():
+        new, old = (format_value(getattr(compat, name)) for compat in (V3_9, V3_8))
         lines.append(f"| {sentence.rstrip('.')} | {new} | {old} |")
     lines += [
         "",

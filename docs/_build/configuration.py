@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the table of keys: ``make docs``."""
+"""The generator of docs/configuration.md, which reads the table of keys (``make docs``)."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ These keys of ZooKeeper change security or the answers to clients, so they are n
 
 
 def code(text: str) -> str:
-    """Format a name or a value."""
+    """Format a name or a value as inline code."""
     return f"`{text}`"
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Yield the lines of a table."""
+    """Yield the lines of a Markdown table."""
     titles = list(columns)
     yield from ("", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|")
     for row in rows:
         yield f"| {' | '.join(row)} |"
 
 
-def honoured(key: Key) -> tuple[str, ...]:
+def honoured_cells(key: Key) -> tuple[str, ...]:
     """Return the cells of a key that is honoured."""
     value = ", ".join(filter(None, (key.converter.type, key.converter.limits, key.converter.unit)))
     default = code(key.default) if key.default else "not set"
@@ -63,7 +63,7 @@ def honoured(key: Key) -> tuple[str, ...]:
     return code(key.name), value, default, code(key.example), " ".join(filter(None, (key.help, *details)))
 
 
-def refused(key: Key) -> tuple[str, ...]:
+def refused_cells(key: Key) -> tuple[str, ...]:
     """Return the cells of a key that is refused."""
     values = [key.converter.show(value) for value in key.supported]
     accepted = ", ".join(code(value) if value else "empty" for value in values) or "none"
@@ -75,12 +75,12 @@ def page() -> str:
     lines = [INTRODUCTION]
     for title, keys in SECTIONS.items():
         lines += ["", f"## {title}"]
-        lines += table(("Key", "Value", "Default", "Example", "Meaning"), map(honoured, keys))
+        lines += table(("Key", "Value", "Default", "Example", "Meaning"), map(honoured_cells, keys))
     lines += ["", "## Ignored keys", "", ABOUT_IGNORED]
     reasons = groupby(IGNORED, lambda key: key.help)
     lines += table(("Keys", "Reason"), ((", ".join(code(key.name) for key in keys), why) for why, keys in reasons))
     lines += ["", "## Rejected keys", "", ABOUT_REFUSED]
-    lines += table(("Key", "Accepted values", "Any other value"), map(refused, REFUSED))
+    lines += table(("Key", "Accepted values", "Any other value"), map(refused_cells, REFUSED))
     return "\n".join([*lines, ""])
 
 

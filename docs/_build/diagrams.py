@@ -1,4 +1,4 @@
-"""Draws the diagrams in docs/images (``make docs``).
+"""The diagrams in docs/images, as functions that draw SVG (``make docs``).
 
 Each diagram is a function that returns SVG. The colours follow the light or dark setting of the reader.
 """
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 IMAGES: Final = Path(__file__).parents[1] / "images"
-LANE: Final = 210
+LANE_WIDTH: Final = 210
 """Distance between two lanes of a sequence diagram, in pixels."""
-STEP: Final = 46
+STEP_HEIGHT: Final = 46
 """Distance between two messages of a sequence diagram, in pixels."""
 STYLE: Final = """\
 <style>
@@ -50,7 +50,7 @@ class Message(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A stretch of a lane where its process is paused, from one message to another."""
+    """A part of a lane where its process is paused, from message *first* to message *last*."""
 
     lane: int
     first: int
@@ -58,7 +58,7 @@ class Pause(NamedTuple):
 
 
 def text(x: float, y: float, words: str, kind: str = "") -> str:
-    """Draw text, centred on *x*."""
+    """Draw text, horizontally centred on *x*."""
     return f'<text x="{x:g}" y="{y:g}"' + (f' class="{kind}"' if kind else "") + f">{escape(words, quote=False)}</text>"
 
 
@@ -74,21 +74,21 @@ def box(x: float, y: float, width: float, height: float, kind: str = "plain") ->
     return f'<rect class="{kind}" x="{x - width / 2:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6"/>'
 
 
-def drawing(title: str, width: int, height: int, parts: Iterator[str]) -> str:
-    """Return the whole file."""
+def svg_file(title: str, width: int, height: int, parts: Iterator[str]) -> str:
+    """Return the text of an SVG file with a title and the parts."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">'
     return "\n".join([head, f"<title>{escape(title)}</title>", STYLE + "\n".join(parts), "</svg>", ""])
 
 
 def sequence(title: str, lanes: Sequence[str], messages: Sequence[Message], pauses: Sequence[Pause] = ()) -> str:
     """Draw a sequence diagram: a lane for each process, and messages from top to bottom."""
-    width, height = LANE * len(lanes), 64 + STEP * len(messages)
+    width, height = LANE_WIDTH * len(lanes), 64 + STEP_HEIGHT * len(messages)
 
     def x(lane: float) -> float:
-        return LANE * (lane + 0.5)
+        return LANE_WIDTH * (lane + 0.5)
 
     def y(step: float) -> float:
-        return 84 + STEP * step
+        return 84 + STEP_HEIGHT * step
 
     def parts() -> Iterator[str]:
         for lane, name in enumerate(lanes):
@@ -106,10 +106,10 @@ def sequence(title: str, lanes: Sequence[str], messages: Sequence[Message], paus
                 yield text((x(start) + x(end)) / 2, y(step) - 8, words, kind)
                 yield arrow((x(start), y(step)), (x(end), y(step)), kind)
 
-    return drawing(title, width, height, parts())
+    return svg_file(title, width, height, parts())
 
 
-def states() -> str:
+def states_diagram() -> str:
     """Draw the states of a client and the transitions between them."""
     places = {"CONNECTING": 95, "CONNECTED": 335, "SUSPENDED": 575, "LOST": 815}
 
@@ -128,10 +128,10 @@ def states() -> str:
         yield '<path class="line good" d="M815 54V94H335V56" marker-end="url(#arrow)"/>'
         yield text(575, 88, "a new session", "note")
 
-    return drawing("The states of a client", 910, 104, parts())
+    return svg_file("The states of a client", 910, 104, parts())
 
 
-def watch() -> str:
+def watch_diagram() -> str:
     """Draw how an event precedes the answer that shows the change."""
     messages = [
         Message(0, 1, 'getData "/a", with a watch'),
@@ -145,7 +145,7 @@ def watch() -> str:
     return sequence("A watch and its event", ["your program", "server", "another client"], messages)
 
 
-def paused_holder() -> str:
+def paused_holder_diagram() -> str:
     """Draw how a fencing token stops a holder that was paused."""
     messages = [
         Message(0, 1, "acquire"),
@@ -162,7 +162,7 @@ def paused_holder() -> str:
     return sequence("A paused holder and the fencing token", lanes, messages, [Pause(0, 2, 6)])
 
 
-def lock_queue() -> str:
+def lock_queue_diagram() -> str:
     """Draw the nodes of a lock, and the node that each client watches."""
     states = [("client A", "holds the lock"), ("client B", "waits"), ("client C", "waits"), ("client D", "waits")]
 
@@ -180,10 +180,10 @@ def lock_queue() -> str:
                 yield arrow((x - 84, 89), (x - 166, 89))
                 yield text(x - 125, 80, "watches", "note")
 
-    return drawing("The queue of a lock", 940, 166, parts())
+    return svg_file("The queue of a lock", 940, 166, parts())
 
 
-def partition() -> str:
+def partition_diagram() -> str:
     """Draw a cluster of three members with an isolated leader."""
     members = [
         (110, "member 0", "was the leader", "bad"),
@@ -207,15 +207,15 @@ def partition() -> str:
         yield text(550, 172, "client: reads and writes succeed", "good")
         yield text(550, 192, "two of three members are a quorum", "note")
 
-    return drawing("A cluster of three under a partition", 780, 240, parts())
+    return svg_file("A cluster of three under a partition", 780, 240, parts())
 
 
 DIAGRAMS: Final[dict[str, Callable[[], str]]] = {
-    "states": states,
-    "watch": watch,
-    "paused-holder": paused_holder,
-    "lock-queue": lock_queue,
-    "partition": partition,
+    "states": states_diagram,
+    "watch": watch_diagram,
+    "paused-holder": paused_holder_diagram,
+    "lock-queue": lock_queue_diagram,
+    "partition": partition_diagram,
 }
 
 

@@ -1,4 +1,4 @@
-"""Writes the stubs of the blocking client and its recipes, for type checkers and editors (``make faces``).
+"""The generator of the stubs of the blocking client and its recipes, for type checkers and editors (``make faces``).
 
 The files are client/blocking/client.pyi and recipes.pyi. They are derived from the signatures of the asyncio classes,
 as the blocking classes themselves are at run time.
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from zoolet.client import recipes, serializers
 from zoolet.client.blocking.client import DOC
-from zoolet.client.blocking.proxy import WRAPPED, is_asynchronous
+from zoolet.client.blocking.proxy import PROXIED_TYPES, is_asynchronous
 from zoolet.client.blocking.thread_client import ThreadClient
 from zoolet.client.client import Client
 from zoolet.client.recipes import Lease
@@ -39,7 +39,7 @@ REPLACED: Final = {
     "Transaction": "BlockingTransaction",
     "Watcher": "BlockingWatcher",
 }
-"""Replacements for types of asyncio code. Empty for a generic type that is replaced by its argument."""
+"""Replacements for types of asyncio code. A generic type with an empty replacement is replaced by its argument."""
 IMPORTS: Final = {
     "BlockingIterator": "zoolet.client.blocking.proxy",
     "BlockingTransaction": "zoolet.client.blocking.context",
@@ -47,13 +47,13 @@ IMPORTS: Final = {
     "Client": "zoolet.client.blocking.client",
     "TracebackType": "types",
 }
-OF_CLASSES: Final = frozenset({serializers.V, serializers.C})
-"""Type variables of classes. All others belong to one method each."""
-EXIT: Final = """\
+CLASS_VARIABLES: Final = frozenset({serializers.V, serializers.C})
+"""Type variables of classes. All other type variables belong to a method."""
+EXIT_STUB: Final = """\
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ..."""
-HEAD: Final = '"""Made by ``make faces`` from the signatures of the asyncio {}; do not edit."""\n\n'
+STUB_HEADER: Final = '"""Made by ``make faces`` from the signatures of the asyncio {}; do not edit."""\n\n'
 
 
 @functools.cache
@@ -76,8 +76,8 @@ def names_in(module: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def relative(module: str, package: str = "zoolet.client.blocking") -> str:
-    """Return the name of a module in a package of zoolet: with leading dots for a module of zoolet."""
+def import_name(module: str, package: str = "zoolet.client.blocking") -> str:
+    """Return the name for the import of a module in *package*: relative for a module of zoolet."""
     ours, parts = package.split("."), module.split(".")
     if parts[0] != "zoolet":
         return module
@@ -94,7 +94,7 @@ def docstring(text: str | None, indent: str) -> str:
 
 
 class Faces:
-    """Collects the classes of the stub and their imports."""
+    """The classes of a stub, and the imports that they need."""
 
     def __init__(self) -> None:
         self.imports: dict[str, set[str]] = {}
@@ -109,7 +109,7 @@ class Faces:
         return ast.unparse(tree)
 
     def name(self, name: str, module: str, owner: type) -> str:
-        """Return the name in the stub for a name in a module, and import it."""
+        """Return the name in the stub for a name in a module, and add the import that it needs."""
         if name in REPLACED:
             name = REPLACED[name]
             self.imports.setdefault(IMPORTS[name], set()).add(name)
@@ -127,7 +127,7 @@ class Faces:
         value = getattr(importlib.import_module(home), original, None)
         if isinstance(value, typing.TypeVar):
             return self.variable(value, owner)
-        if isinstance(value, type) and issubclass(value, WRAPPED):
+        if isinstance(value, type) and issubclass(value, PROXIED_TYPES):
             return self.name_of(value)
         self.imports.setdefault(home, set()).add(original)
         return original
@@ -139,32 +139,34 @@ class Faces:
         return face.__name__
 
     def own(self, owner: type) -> str:
-        """Return the name of a class with its type variables, for its own methods."""
-        variables = ", ".join(variable.__name__ for variable in variables_of(owner))
+        """Return the name of a class with its type variables, which is the type of ``self``."""
+        variables = ", ".join(variable.__name__ for variable in type_variables(owner))
         return f"{owner.__name__}[{variables}]" if variables else owner.__name__
 
     def variable(self, variable: typing.TypeVar, owner: type) -> str:
-        """Return the meaning of a type variable in a class: the argument that the class passes to a generic base, the
-        class itself for a bound variable, or else the variable. A base without arguments has any type.
+        """Return the type that replaces a type variable in a class.
+
+        This is the argument that the class passes to a generic base, ``Any`` if it passes no argument, or the class
+        itself for a bound variable. Other variables are not replaced.
         """
         bases = [base for kind in owner.__mro__ for base in getattr(kind, "__orig_bases__", ())]
         for base in bases:
-            known = variables_of(typing.get_origin(base))
+            known = type_variables(typing.get_origin(base))
             if variable in known and (argument := typing.get_args(base)[known.index(variable)]) is not variable:
-                return self.shown(argument, owner)
+                return self.type_text(argument, owner)
         if variable.__bound__ is not None:
             return self.own(owner)
-        if variable in variables_of(owner):
+        if variable in type_variables(owner):
             self.imports.setdefault("zoolet.client.serializers", set()).add(variable.__name__)
-        return "Any" if variable in OF_CLASSES - {*variables_of(owner)} else variable.__name__
+        return "Any" if variable in CLASS_VARIABLES - {*type_variables(owner)} else variable.__name__
 
-    def shown(self, kind: Any, owner: type) -> str:
+    def type_text(self, kind: Any, owner: type) -> str:
         """Return the text of a type that is the argument of a generic base."""
         if isinstance(kind, typing.TypeVar):
             return self.variable(kind, owner)
         if arguments := typing.get_args(kind):
-            texts = ", ".join(self.shown(argument, owner) for argument in arguments)
-            return f"{self.shown(typing.get_origin(kind), owner)}[{texts}]"
+            texts = ", ".join(self.type_text(argument, owner) for argument in arguments)
+            return f"{self.type_text(typing.get_origin(kind), owner)}[{texts}]"
         return self.name(kind.__name__, kind.__module__, owner)
 
     class _Types(ast.NodeTransformer):
@@ -172,7 +174,7 @@ class Faces:
             self.faces, self.module, self.owner = faces, module, owner
 
         def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-            """Replace generic types that are only for asyncio."""
+            """Replace a generic type that only asyncio code uses by its argument."""
             if isinstance(node.value, ast.Name) and REPLACED.get(node.value.id) == "":
                 return self.visit(node.slice)
             if isinstance(node.value, ast.Name) and node.value.id == "Literal":
@@ -198,7 +200,7 @@ class Faces:
     # --- members ---
 
     def parameters(self, function: Any, owner: type, *, asynchronous: bool) -> str:
-        """Return the parameters of a method, in brackets."""
+        """Return the parameters of a method, in parentheses."""
         module, texts, keyword_only = function.__module__, [], False
         known = inspect.signature(function).parameters.values()
         for parameter in known:
@@ -219,7 +221,7 @@ class Faces:
 
     def method(self, name: str, function: Any, owner: type, prefix: str = "") -> Iterator[str]:
         """Yield the lines of a method."""
-        if not prefix and (overloads := overloads_of(function)):
+        if not prefix and (overloads := constructor_overloads(function)):
             self.imports.setdefault("typing", set()).add("overload")
             for overload in overloads:
                 yield from self.method(name, overload, owner, "@overload")
@@ -234,7 +236,7 @@ class Faces:
         yield docstring(function.__doc__, " " * 8) if function.__doc__ else "        ..."
 
     def members(self, face: type) -> Iterator[str]:
-        """Yield the lines of a class's members."""
+        """Yield the lines of all members of a class."""
         if issubclass(face, recipe_types()):
             yield from self.method("__init__", face.__init__, face)
         for name, kind, module in attributes(face):
@@ -252,17 +254,17 @@ class Faces:
             entered = self.text(str(inspect.signature(enter).return_annotation), enter.__module__, face)
             self.imports.setdefault("types", set()).add("TracebackType")
             yield f"    def __enter__(self) -> {entered}: ..."
-            yield EXIT
+            yield EXIT_STUB
 
     def import_lines(self, plain: Sequence[str] = ()) -> str:
-        """Return the imports.
+        """Return the import statements of the stub.
 
         Args:
             plain: Names of recipes that are the same for threads.
         """
         imports = []
         for module, names in sorted(self.imports.items()):
-            home = relative(module)
+            home = import_name(module)
             if not names:
                 imports.append(f"import {module}\n")
             elif module == "zoolet.client.recipes":
@@ -275,7 +277,7 @@ class Faces:
         """Add a class, and all classes that it mentions."""
         lines = [docstring(face.__doc__, " " * 4), "    asyncio_object: Any", *self.members(face)]
         bases = [self.name_of(base) for base in face.__bases__ if base is Lease]
-        if variables := [variable.__name__ for variable in variables_of(face)]:
+        if variables := [variable.__name__ for variable in type_variables(face)]:
             self.imports["typing"].add("Generic")
             bases = [f"Generic[{', '.join(variables)}]"]
         self.classes[face] = f"class {face.__name__}{f'({bases[0]})' if bases else ''}:\n" + "\n".join(lines) + "\n"
@@ -288,12 +290,12 @@ def recipe_types() -> tuple[type, ...]:
     return tuple(getattr(recipes, name) for name in blocking.RECIPES)
 
 
-def variables_of(kind: Any) -> tuple[typing.TypeVar, ...]:
-    """Return the type variables of a class."""
+def type_variables(kind: Any) -> tuple[typing.TypeVar, ...]:
+    """Return the type variables of a generic class, or an empty tuple."""
     return getattr(kind, "__parameters__", ())
 
 
-def overloads_of(function: Any) -> Sequence[Any]:
+def constructor_overloads(function: Any) -> Sequence[Any]:
     """Return the overloads of a constructor. Other methods have none here."""
     return typing.get_overloads(function) if function.__name__ == "__init__" else ()
 
@@ -309,14 +311,14 @@ def attributes(face: type) -> Iterator[tuple[str, str, str]]:
             for node in ast.walk(function):
                 if not isinstance(node, ast.Assign | ast.AnnAssign):
                     continue
-                for target, value in pairs(node):
-                    if not is_public_of_self(target) or target.attr in (*seen, *INTERNAL):
+                for target, value in assignment_pairs(node):
+                    if not is_public_attribute(target) or target.attr in (*seen, *INTERNAL):
                         continue
                     seen.add(target.attr)
-                    yield target.attr, kind_of(node, value, given), kind.__init__.__module__  # type: ignore[misc]
+                    yield target.attr, attribute_type(node, value, given), kind.__init__.__module__  # type: ignore[misc]
 
 
-def pairs(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[Any, ast.expr | None]]:
+def assignment_pairs(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[Any, ast.expr | None]]:
     """Yield each target of an assignment with its value, including assignments of several values."""
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
@@ -325,13 +327,13 @@ def pairs(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[Any, ast.expr | No
             yield target, node.value
 
 
-def is_public_of_self(target: ast.expr) -> bool:
-    """Return whether an expression is ``self.name`` with a public name."""
+def is_public_attribute(target: ast.expr) -> bool:
+    """Return whether an expression is an attribute of ``self`` with a public name."""
     is_attribute = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)
     return is_attribute and target.value.id == "self" and not target.attr.startswith("_")  # type: ignore[attr-defined]
 
 
-def kind_of(node: ast.AST, value: ast.expr | None, given: dict[str, ast.expr | None]) -> str:
+def attribute_type(node: ast.AST, value: ast.expr | None, given: dict[str, ast.expr | None]) -> str:
     """Return the type of an attribute: its declaration, the type of the assigned parameter, or the called class."""
     if isinstance(node, ast.AnnAssign):
         return ast.unparse(node.annotation)
@@ -352,7 +354,7 @@ def recipes_stub() -> str:
     plain = []
     for name in recipes.__all__:
         value = getattr(recipes, name)
-        if not issubclass(value, WRAPPED):
+        if not issubclass(value, PROXIED_TYPES):
             plain.append(name)
         elif value not in faces.pending:
             faces.pending.append(value)
@@ -363,11 +365,11 @@ def recipes_stub() -> str:
     order = sorted(faces.classes, key=lambda kind: (kind is not Lease, kind.__name__))
     body = "\n".join(faces.classes[kind] for kind in order)
     names = "".join(f'    "{name}",\n' for name in recipes.__all__)
-    return f'{HEAD.format("recipes")}{imports}\n__all__ = [\n{names}]\nT = TypeVar("T")\n\n{body}'
+    return f'{STUB_HEADER.format("recipes")}{imports}\n__all__ = [\n{names}]\nT = TypeVar("T")\n\n{body}'
 
 
 class ClientFaces(Faces):
-    """Collects the imports of the client's stub, which imports recipes from their own stub."""
+    """The classes and imports of the client's stub, which imports recipes from their own stub."""
 
     def name_of(self, face: type) -> str:
         """Import the class for threads of a recipe."""
@@ -397,17 +399,17 @@ def client_stub() -> str:
             continue
         if name == "__exit__":
             faces.imports.setdefault("types", set()).add("TracebackType")
-            lines.append(EXIT)
+            lines.append(EXIT_STUB)
         elif isinstance(member, property):
             lines += faces.method(name, member.fget, Client, "@property")
         elif isinstance(member, types.FunctionType):
             lines += faces.method(name, member, Client)
     body = "\n".join(lines)
-    return f'{HEAD.format("client")}{faces.import_lines()}\n__all__ = ["Client"]\nT = TypeVar("T")\n\n{body}\n'
+    return f'{STUB_HEADER.format("client")}{faces.import_lines()}\n__all__ = ["Client"]\nT = TypeVar("T")\n\n{body}\n'
 
 
 def main() -> int:
-    """Write the stubs. With ``--check``, compare them instead."""
+    """Write the stubs, or compare them with ``--check``. Return the exit code."""
     import subprocess
 
     ruff, differ = Path(sys.executable).with_name("ruff"), False

@@ -1,4 +1,4 @@
-"""Writes the manual pages for man(1) from the output of ``--help``: ``make docs``."""
+"""The generator of the manual pages for man(1), which reads the parsers of the commands (``make docs``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from zoolet import __version__
 from zoolet.cli import pages, program
 
-SERVE = {
+SERVE_SECTIONS = {
     "PROPERTIES": {
         "-Dname=value": "Set a ZooKeeper property, with or without the prefix zookeeper. The property overrides the "
         "file, and options override the property. The keys are listed in docs/configuration.md.",
@@ -33,7 +33,7 @@ SERVE = {
     },
 }
 """Sections of zoolet-serve(1) that ``--help`` does not contain."""
-WITH_COMMAND = {
+USER_COMMAND_SECTIONS = {
     "EXIT STATUS": {
         "0": "Without a command: SIGTERM stopped the server.",
         "1": "An address could not be listened on.",
@@ -45,21 +45,23 @@ WITH_COMMAND = {
     },
 }
 """Sections of the pages of commands that run the user's command."""
-FOLDER = Path(__file__).parents[1] / "man"
+MANUAL_FOLDER = Path(__file__).parents[1] / "man"
 
 
 def manual() -> dict[str, str]:
     """Return the manual pages by file name."""
     parser = program.parser()
-    (commands,) = (action for action in pages.actions(parser) if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
-    return pages.manual(commands, __version__, {"serve": SERVE, "run": WITH_COMMAND, "proxy": WITH_COMMAND})
+    (commands,) = (action for action in pages.sorted_actions(parser) if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
+    return pages.manual(
+        commands, __version__, {"serve": SERVE_SECTIONS, "run": USER_COMMAND_SECTIONS, "proxy": USER_COMMAND_SECTIONS}
+    )
 
 
 def main() -> None:
     """Write the manual pages."""
-    FOLDER.mkdir(exist_ok=True)
+    MANUAL_FOLDER.mkdir(exist_ok=True)
     for name, text in manual().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+        (MANUAL_FOLDER / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A hook of mkdocs that makes the package available to mkdocstrings. It is registered in mkdocs.yml.
 
-The package ``zoolet`` is the repository's root, but mkdocstrings looks for a folder of that name. It does not follow
-links to folders, so it gets a copy, which is removed when the site is built.
+The package ``zoolet`` is the repository's root, but mkdocstrings looks for a folder of that name. mkdocstrings
+does not follow links to folders, so it gets a copy, which is removed at the end of the build.
 """
 
 from __future__ import annotations

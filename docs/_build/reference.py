@@ -1,4 +1,4 @@
-"""A griffe extension that prepares data for the pages in docs/reference. It is registered in mkdocs.yml."""
+"""A griffe extension, registered in mkdocs.yml, that prepares the objects for the pages in docs/reference."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import griffe
 
-ROLE: Final = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`(?P<short>~?)(?P<target>[\w.]+)`")
+ROLE_PATTERN: Final = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`(?P<short>~?)(?P<target>[\w.]+)`")
 """A reference in reStructuredText, such as ``:class:`Client```."""
-DESCRIBED: Final = re.compile(r"^ {4}(\w+): ", re.MULTILINE)
+DESCRIBED_PATTERN: Final = re.compile(r"^ {4}(\w+): ", re.MULTILINE)
 """A name that is described in a list, such as the list of arguments."""
 ENUMERATIONS: Final = frozenset({"Enum", "IntEnum", "IntFlag", "StrEnum"})
-INTERNAL: Final = (
+INTERNAL_MEMBERS: Final = (
     "client.aio.call.Call.__init__",
     "client.aio.call.Call.close",
     "client.aio.call.Call.send",
@@ -65,46 +65,48 @@ INTERNAL: Final = (
     "testing.sim.network.SimNetwork.listen",
 )
 """Members of public classes that only other modules of the package use. The reference does not show them."""
-WITH_FIELDS: Final = frozenset({"NamedTuple", "Fields"})
+FIELD_BASES: Final = frozenset({"NamedTuple", "Fields"})
 """Base classes that turn their annotated attributes into parameters of the constructor."""
-LAZY: Final = "__getattr__"
-"""The function of a module that imports a public name when it is first used."""
+LAZY_IMPORT_FUNCTION: Final = "__getattr__"
+"""Name of the module function that imports a public name on first use."""
 
 
 class Reference(griffe.Extension):
-    """Completes and translates objects that cannot be shown as they are in the source."""
+    """The extension, which adapts objects that the reference cannot show as they are in the source."""
 
     def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
         """Treat names of ``__all__`` that a module imports on first use as the module's own."""
-        if LAZY in mod.members:
+        if LAZY_IMPORT_FUNCTION in mod.members:
             for name in map(str, mod.exports or ()):
                 if name in mod.members:
                     mod.members[name].runtime = True
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Complete classes of fields, select the objects that get a section, translate docstrings to Markdown, and hide
+        """Prepare all objects of the package.
+
+        Complete classes of fields, select the objects that get a section, convert docstrings to Markdown, and hide
         internal members.
         """
         for documented in objects(pkg):
-            if isinstance(documented, griffe.Class) and not WITH_FIELDS.isdisjoint(map(str, documented.bases)):
+            if isinstance(documented, griffe.Class) and not FIELD_BASES.isdisjoint(map(str, documented.bases)):
                 documented.set_member("__init__", constructor(documented))
             if documented.docstring:
                 documented.docstring.value = self._to_markdown(documented, documented.docstring.value)
             elif needs_section(documented):
                 documented.docstring = griffe.Docstring("", parent=documented)
-        for member in list(objects(pkg)):  # only now, because docstrings may link to these members
+        for member in list(objects(pkg)):  # last, because docstrings may link to internal members
             if member.parent is not None and is_internal(member.path.removeprefix(f"{pkg.name}.")):
                 member.parent.del_member(member.name)
-        complete_client(pkg)
+        merge_client_bases(pkg)
 
     def _to_markdown(self, documented: griffe.Object, text: str) -> str:
-        """Return a docstring with links, and without the colons that announce a block of code."""
-        text = ROLE.sub(lambda role: self._link(documented, role), text)
+        """Convert a docstring to Markdown, with links, and without the colons that introduce blocks of code."""
+        text = ROLE_PATTERN.sub(lambda role: self._link(documented, role), text)
         text = re.sub(r"^ *::\n", "", text, flags=re.MULTILINE)
         return re.sub(r"::$", ":", text, flags=re.MULTILINE)
 
     def _link(self, documented: griffe.Object, role: re.Match[str]) -> str:
-        """Return a reference in Markdown. Its target must exist, but the reference pages need not show it."""
+        """Convert a reference to Markdown. The target must exist, but need not be on a page of the reference."""
         target = role["target"]
         title = target.rpartition(".")[2] if role["short"] else target.lstrip(".")
         path = absolute(documented, target)
@@ -121,8 +123,8 @@ def objects(top: griffe.Object) -> Iterator[griffe.Object]:
             yield from objects(member)
 
 
-def complete_client(package: griffe.Module) -> None:
-    """Show the bases of the client as parts of it: its members include theirs, and signatures name ``Client``."""
+def merge_client_bases(package: griffe.Module) -> None:
+    """Merge the base classes of the client into it: the members move to ``Client``, and signatures name ``Client``."""
     module = package["client.client"]
     for base in module["Client"].mro():
         for name, member in base.members.items():
@@ -137,7 +139,7 @@ def complete_client(package: griffe.Module) -> None:
 
 def is_internal(path: str) -> bool:
     """Return whether the reference hides the object with this path below the package."""
-    return any(fnmatchcase(path, pattern) for pattern in INTERNAL)
+    return any(fnmatchcase(path, pattern) for pattern in INTERNAL_MEMBERS)
 
 
 def needs_section(documented: griffe.Object) -> bool:
@@ -153,7 +155,7 @@ def needs_section(documented: griffe.Object) -> bool:
         return False
     if any(str(base) in ENUMERATIONS for base in owner.bases):
         return True
-    described = DESCRIBED.findall(owner.docstring.value) if owner.docstring else []
+    described = DESCRIBED_PATTERN.findall(owner.docstring.value) if owner.docstring else []
     return documented.annotation is not None and documented.name not in described
 
 

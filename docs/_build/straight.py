@@ -1,4 +1,4 @@
-"""Writes server/core/ops/straight.py, the frequent requests as one function each (``make straight``).
+"""The generator of server/core/ops/straight.py, with a function for each frequent request (``make straight``).
 
 The general form of a request is a few functions: its checks, its change of the tree and its reply. This program copies
 the bodies of the called functions into the caller, after the statements that read the request. The result has few
@@ -25,10 +25,10 @@ from struct import Struct
 from types import ModuleType
 from typing import Any, Final
 
-# An empty module, because the old one may import a name that is gone.
+# An empty module replaces the generated module, which may import a name that no longer exists.
 sys.modules["zoolet.server.core.ops.straight"] = ModuleType("straight")
 
-from faces import names_in, relative
+from faces import import_name, names_in
 
 from zoolet.protocol import codec, paths
 from zoolet.protocol import records as r
@@ -64,19 +64,27 @@ COPIED: Final[dict[str, Function]] = {
     for function in functions
 }
 """The functions to copy, by the text of a call."""
-READS: Final = (OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN2)
-"""The reads that get a straight form. Decoded requests are kept, because many are repeated. GET_CHILDREN has none,
-because its general form does not copy the list of names.
+STRAIGHT_READS: Final = (OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN2)
+"""The reads that get a straight form. Their decoded requests are cached, because many are repeated. GET_CHILDREN needs
+no straight form, because its general form does not copy the list of names.
 """
-RUNS: Final = (OpCode.CREATE, OpCode.CREATE2, OpCode.DELETE, OpCode.SET_DATA)
+STRAIGHT_WRITES: Final = (OpCode.CREATE, OpCode.CREATE2, OpCode.DELETE, OpCode.SET_DATA)
 """The writes that get a straight form, in addition to multi."""
-PARTS: Final = (OpCode.CREATE, OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK)
+STRAIGHT_OPERATIONS_OF_MULTI: Final = (OpCode.CREATE, OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK)
 """The operations of a multi that get a straight form."""
-REPLY: Final = codec.combined_struct(codec.Int, r.ReplyHeader)
-RESULT: Final = codec.combined_struct(r.MultiHeader)
-INNER: Final = (ast.Lambda, ast.FunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
-"""Parts of a function that prevent a copy."""
-HEAD: Final = '''\
+REPLY_STRUCT: Final = codec.combined_struct(codec.Int, r.ReplyHeader)
+RESULT_STRUCT: Final = codec.combined_struct(r.MultiHeader)
+UNCOPYABLE_NODES: Final = (
+    ast.Lambda,
+    ast.FunctionDef,
+    ast.ClassDef,
+    ast.Global,
+    ast.Nonlocal,
+    ast.Import,
+    ast.ImportFrom,
+)
+"""Syntax nodes whose presence in a function prevents copying it."""
+MODULE_HEADER: Final = '''\
 """The frequent requests, each as one function from the bytes of the request to the frame of the reply. For an
 operation of a multi, it adds the encoded result to a list.
 
@@ -94,8 +102,8 @@ from struct import Struct
 '''
 
 
-class Renamed(ast.NodeTransformer):
-    """Replaces names by expressions."""
+class NameReplacer(ast.NodeTransformer):
+    """A transformer that replaces names by expressions."""
 
     def __init__(self, names: dict[str, ast.expr]) -> None:
         self._names = names
@@ -113,13 +121,13 @@ class Renamed(ast.NodeTransformer):
 
 
 class Copier(ast.NodeTransformer):
-    """Replaces calls by copies of the called functions.
+    """A transformer that replaces calls by copies of the called functions.
 
     Args:
         copied: The functions, by the text of a call.
 
     Attributes:
-        origins: The module that each global name in the copies comes from, and its name there.
+        origins: Module and original name of each global name in the copies.
         used: The texts of the replaced calls.
     """
 
@@ -128,12 +136,12 @@ class Copier(ast.NodeTransformer):
         self.used: set[str] = set()
         self._copied = copied
         self._count = 0
-        self._originals: dict[str, str] = {}  # the names before they got a number
+        self._originals: dict[str, str] = {}  # original names by numbered name
 
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        """Replace the calls in statements.
+        """Replace the calls in statements, and return the new statements.
 
-        A result is not assigned if the names of the copied function can replace the targets in the other statements.
+        A result is not assigned if names of the copied function can stand for its targets in the later statements.
         """
         done: list[ast.stmt] = []
         for number, statement in enumerate(statements):
@@ -141,20 +149,24 @@ class Copier(ast.NodeTransformer):
             visited = self.visit(ast.fix_missing_locations(statement))
             done += visited if isinstance(visited, list) else [visited] if visited is not None else []
             others = statements[number + 1 :]
-            names = aliases(done[-1]) if is_copy and others else {}
-            changed = {name for other in others for name in assigned_in(other)}
+            names = assigned_values(done[-1]) if is_copy and others else {}
+            changed = {name for other in others for name in assigned_names(other)}
             if names and not changed & {*names, *map(ast.unparse, names.values())}:
                 done.pop()
-                statements[number + 1 :] = [Renamed(names).visit(other) for other in others]
+                statements[number + 1 :] = [NameReplacer(names).visit(other) for other in others]
         return done
 
     def add_origin(self, name: str, origin: tuple[str, str]) -> None:
-        """Remember where a global name comes from."""
+        """Record the module and the original name of a global name.
+
+        Raises:
+            ValueError: The name already has a different origin.
+        """
         if self.origins.setdefault(name, origin) != origin:
             raise ValueError(f"{name} means {origin} and {self.origins[name]}")
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        """Replace a call without a result."""
+        """Replace a call whose result is not used."""
         return self._copy(node.value, []) or self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> Any:
@@ -162,23 +174,27 @@ class Copier(ast.NodeTransformer):
         return self._copy(node.value, node.targets) or self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
-        """Leave out an annotation."""
+        """Remove the annotation of an assignment."""
         return None if node.value is None else self.visit(ast.Assign([node.target], node.value))
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """Leave out an assertion, which informs type checkers."""
+        """Remove an assertion, which only informs type checkers."""
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Replace a call of a function that consists of one ``return``, and leave out a cast."""
+        """Replace a call of a function that consists of one ``return``, and remove casts.
+
+        Raises:
+            ValueError: The function or the arguments are too complex for an expression.
+        """
         if isinstance(node.func, ast.Name) and node.func.id == "cast":
             return self.visit(node.args[1])
         function = self._function(node)
         if function is None:
             return self.generic_visit(node)
-        names, assignments, body = self._renaming(function, node)
+        names, assignments, body = self._rename_locals(function, node)
         if assignments or len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
             raise ValueError(f"this call must be a statement, or its arguments must be names: {ast.unparse(node)}")
-        return self.visit(Renamed(names).visit(body[0].value))
+        return self.visit(NameReplacer(names).visit(body[0].value))
 
     def _function(self, call: ast.expr) -> Function | None:
         if not isinstance(call, ast.Call):
@@ -190,12 +206,16 @@ class Copier(ast.NodeTransformer):
         return function
 
     def _copy(self, call: ast.expr, targets: list[ast.expr]) -> list[ast.stmt] | None:
-        """Return the statements of a called function, or None if the function is not in ``COPIED``."""
+        """Return the statements of a called function, or None if the function is not to be copied.
+
+        Raises:
+            ValueError: The function cannot be copied.
+        """
         function = self._function(call)
         if function is None:
             return None
-        names, statements, body = self._renaming(function, call)
-        statements += [Renamed(names).visit(statement) for statement in body]
+        names, statements, body = self._rename_locals(function, call)
+        statements += [NameReplacer(names).visit(statement) for statement in body]
         last = statements[-1]
         if isinstance(last, ast.Return) and last.value is not None:
             statements[-1] = ast.Assign(targets, last.value) if targets else ast.Expr(last.value)
@@ -205,17 +225,24 @@ class Copier(ast.NodeTransformer):
             raise ValueError(f"{function.__qualname__} returns before its end")
         return self.block(statements)
 
-    def _renaming(self, function: Function, call: Any) -> tuple[dict[str, ast.expr], list[ast.stmt], list[ast.stmt]]:
+    def _rename_locals(
+        self, function: Function, call: Any
+    ) -> tuple[dict[str, ast.expr], list[ast.stmt], list[ast.stmt]]:
         """Return the replacements of a function's local names, the assignments of its arguments, and its statements.
 
-        A parameter that is never assigned is replaced by its argument, if that is a name or a constant.
+        A parameter that is never assigned is replaced by its argument, if the argument is a name or a constant.
+
+        Raises:
+            ValueError: The function cannot be copied.
         """
         self._count += 1
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
         assert isinstance(tree, ast.FunctionDef)
         signature = tree.args
         options = [*signature.kwonlyargs, *signature.defaults, signature.vararg, signature.kwarg, *call.keywords]
-        if any(options) or any(isinstance(node, INNER) for statement in tree.body for node in ast.walk(statement)):
+        if any(options) or any(
+            isinstance(node, UNCOPYABLE_NODES) for statement in tree.body for node in ast.walk(statement)
+        ):
             raise ValueError(f"{function.__qualname__} cannot be copied")
         for node in ast.walk(tree):
             called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
@@ -224,7 +251,7 @@ class Copier(ast.NodeTransformer):
         known = names_in(function.__module__)
         for name in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & function.__globals__.keys():
             self.add_origin(name, known[name])
-        assigned = assigned_in(tree)
+        assigned = assigned_names(tree)
         parameters = [parameter.arg for parameter in tree.args.args]
         numbered = {name: f"{name}_{self._count}" for name in {*parameters, *assigned} if name != "_"}
         self._originals |= {new: name for name, new in numbered.items()}
@@ -240,14 +267,14 @@ class Copier(ast.NodeTransformer):
         return names, assignments, tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
 
 
-def assigned_in(tree: ast.AST) -> set[str]:
+def assigned_names(tree: ast.AST) -> set[str]:
     """Return the names that statements assign."""
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     return names | {node.name for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.name}
 
 
-def aliases(statement: ast.stmt) -> dict[str, ast.expr]:
-    """Return the values of the targets of an assignment, if all of them are names."""
+def assigned_values(statement: ast.stmt) -> dict[str, ast.expr]:
+    """Return the values of an assignment by target, or nothing unless all targets and values are names."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return {}
     sides = [statement.targets[0], statement.value]
@@ -257,14 +284,14 @@ def aliases(statement: ast.stmt) -> dict[str, ast.expr]:
     return {ast.unparse(target): value for target, value in zip(targets, values, strict=True)}
 
 
-def terms_of(total: ast.expr) -> list[ast.expr]:
-    """Return the terms of a sum."""
+def sum_terms(total: ast.expr) -> list[ast.expr]:
+    """Return the terms of a sum. Any other expression is its only term."""
     if isinstance(total, ast.BinOp) and isinstance(total.op, ast.Add):
-        return [*terms_of(total.left), *terms_of(total.right)]
+        return [*sum_terms(total.left), *sum_terms(total.right)]
     return [total]
 
 
-class Module:
+class StraightModule:
     """The module with the straight forms."""
 
     def __init__(self) -> None:
@@ -274,7 +301,7 @@ class Module:
         self._used: set[str] = set()
 
     def add(self, op: OpCode) -> None:
-        """Add the straight form of a write, as a request, as an operation of a multi, or as both."""
+        """Add the straight form of a write: as a request, as an operation of a multi, or both."""
         write, request = WRITES[op], OPERATIONS[op].request
         assert request is not None, op
         reading = codec.read_statements(request)
@@ -284,17 +311,17 @@ class Module:
         for name, value in reading.names.items():
             if isinstance(struct := getattr(value, "__self__", None), Struct) and name not in known:
                 names[name] = ast.Name(self._constant(struct.format.lstrip(">"), "unpack_from"))
-            elif name not in known:  # a function that reads a field
+            elif name not in known:  # the value is a function that reads a field
                 copied[name] = value
         copier = Copier(copied)
         for name in known.keys() & reading.names:
             copier.add_origin(name, known[name])
-        statements = copier.block([Renamed(names).visit(statement) for statement in ast.parse(reading.text).body])
+        statements = copier.block([NameReplacer(names).visit(statement) for statement in ast.parse(reading.text).body])
         is_run, is_part = "results is None", "results is not None"
-        if op in RUNS:
+        if op in STRAIGHT_WRITES:
             count = "state.zxid += 1"  # a request uses up its zxid even if it fails its checks
-            statements += ast.parse(f"if {is_run}:\n    {count}" if op in PARTS else count).body
-        if op in PARTS and "flags" in reading.fields:
+            statements += ast.parse(f"if {is_run}:\n    {count}" if op in STRAIGHT_OPERATIONS_OF_MULTI else count).body
+        if op in STRAIGHT_OPERATIONS_OF_MULTI and "flags" in reading.fields:
             special = f"if {is_part} and needs_checked_create(state, path, acl, flags):\n    return 0"
             statements += copier.block(ast.parse(special).body)
         fields = ", ".join(reading.fields)
@@ -302,18 +329,18 @@ class Module:
         *others, body = copier.block(ast.parse(outcome).body)
         assert isinstance(body, ast.Assign), ast.unparse(body)
         statements += others
-        if op in RUNS and op in PARTS:
+        if op in STRAIGHT_WRITES and op in STRAIGHT_OPERATIONS_OF_MULTI:
             condition = ast.parse(is_part, mode="eval").body
-            statements.append(ast.If(condition, self._result(op, terms_of(body.value)), []))
-        result = self._frame if op in RUNS else self._result
-        statements += result(op, terms_of(body.value))
+            statements.append(ast.If(condition, self._result(op, sum_terms(body.value)), []))
+        result = self._frame if op in STRAIGHT_WRITES else self._result
+        statements += result(op, sum_terms(body.value))
         self._add_function(op, copier, statements, "state, client, buf, offset, end, results=None", "writes")
 
     def add_read(self, op: OpCode) -> None:
         """Add the straight form of a read."""
         handle, request = TABLE[op].handle, OPERATIONS[op].request
         assert request is not None, op
-        copier = Copier({"perform": handle, "children_of": reads.children_of})
+        copier = Copier({"perform": handle, "list_children": reads.list_children})
         for origin in ((request.__module__, request.__name__), (codec.__name__, codec.Decoded.__name__)):
             self._origins[origin[1]] = origin
         known = f"{op.name.lower()}_requests"
@@ -321,7 +348,7 @@ class Module:
         text = f"request = {known}[buf[offset:end]]\nbody = perform(state, client, request)"
         *statements, body = copier.block(ast.parse(text).body)
         assert isinstance(body, ast.Assign), ast.unparse(body)
-        statements += self._frame(op, terms_of(body.value))
+        statements += self._frame(op, sum_terms(body.value))
         self._add_function(op, copier, statements, "state, client, buf, offset, end", "reads")
 
     def add_multi(self) -> None:
@@ -338,7 +365,7 @@ class Module:
         text = "\n".join(ast.unparse(ast.fix_missing_locations(statement)) for statement in statements)
         tree = ast.parse(text)
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & copier.origins.keys()
-        if hidden := used & assigned_in(tree):
+        if hidden := used & assigned_names(tree):
             raise ValueError(f"{hidden} are global and local names")
         for name in used:
             if self._origins.setdefault(name, copier.origins[name]) != copier.origins[name]:
@@ -348,34 +375,35 @@ class Module:
         self._functions.append(f"def {op.name.lower()}({parameters}):\n{textwrap.indent(text, '    ')}\n")
 
     def _constant(self, letters: str, method: str = "pack") -> str:
-        """Return the name of a constant: a method of a Struct."""
+        """Return the name of a constant for a method of a Struct, and define the constant if it is new."""
         name = f"{method}_{letters}".replace("?", "b")
         self._constants[name] = f'Struct(">{letters}").{method}'
         return name
 
     def _frame(self, op: OpCode, terms: list[ast.expr]) -> list[ast.stmt]:
-        """Return the statements that return the frame of a reply, given the terms of its body. The header and a length
-        at the start of the body are packed together.
+        """Return the statements that return the frame of a reply, given the terms of its body.
+
+        The header and a length at the start of the body are packed together.
         """
-        lengths, rest, statements = self._parted(terms)
-        size = " + ".join([str(REPLY.size - 4 + 4 * len(lengths)), *(f"len({name})" for name in rest)])
-        packed = self._constant(REPLY.format.lstrip(">") + "i" * len(lengths))
+        lengths, rest, statements = self._split_terms(terms)
+        size = " + ".join([str(REPLY_STRUCT.size - 4 + 4 * len(lengths)), *(f"len({name})" for name in rest)])
+        packed = self._constant(REPLY_STRUCT.format.lstrip(">") + "i" * len(lengths))
         values = ", ".join([size, "client.last_xid", "state.zxid", "0", *lengths])
         parts = [f"{packed}({values})", *rest]
-        frame = f"b''.join(({', '.join(parts)}))" if len(parts) > 2 else " + ".join(parts)  # join() copies data once
+        frame = f"b''.join(({', '.join(parts)}))" if len(parts) > 2 else " + ".join(parts)  # join() copies only once
         return [*statements, *ast.parse(f"return {frame}").body]
 
     def _result(self, op: OpCode, terms: list[ast.expr]) -> list[ast.stmt]:
-        """Return the statements that add the result of an operation of a multi, and return the place of the next."""
-        lengths, rest, statements = self._parted(terms)
-        packed = self._constant(RESULT.format.lstrip(">") + "i" * len(lengths))
+        """Return the statements that add the result of a multi's operation, and return the offset of the next."""
+        lengths, rest, statements = self._split_terms(terms)
+        packed = self._constant(RESULT_STRUCT.format.lstrip(">") + "i" * len(lengths))
         result = f"{packed}({', '.join([str(int(op)), 'False', '0', *lengths])})"
         if not lengths:
             self._constants[f"RESULT_{int(op)}"] = result
             result = f"RESULT_{int(op)}"
         return [*statements, *ast.parse(f"results.append({' + '.join([result, *rest])})\nreturn offset").body]
 
-    def _parted(self, terms: list[ast.expr]) -> tuple[list[str], list[str], list[ast.stmt]]:
+    def _split_terms(self, terms: list[ast.expr]) -> tuple[list[str], list[str], list[ast.stmt]]:
         """Return the packed numbers at the start of a body, the names of the other terms, and their assignments."""
         lengths, rest, statements = [], [], []
         for term in terms:
@@ -394,7 +422,9 @@ class Module:
         Raises:
             ValueError: A function was not copied, because no call has its text, or the name of a form hides it.
         """
-        functions = {op.name.lower() for op in (*READS, *RUNS, *PARTS, OpCode.MULTI)}
+        functions = {
+            op.name.lower() for op in (*STRAIGHT_READS, *STRAIGHT_WRITES, *STRAIGHT_OPERATIONS_OF_MULTI, OpCode.MULTI)
+        }
         if unused := {*COPIED} - self._used:
             raise ValueError(f"these entries of COPIED are never called: {unused}")
         if hidden := functions & self._origins.keys():
@@ -405,27 +435,27 @@ class Module:
                 imports.setdefault(module, set()).add(name if name == original else f"{original} as {name}")
         lines = [f"import {name}" for name, (_, original) in sorted(self._origins.items()) if not original]
         for module, names in sorted(imports.items()):
-            lines.append(f"from {relative(module, OPS)} import {', '.join(sorted(names))}")
+            lines.append(f"from {import_name(module, OPS)} import {', '.join(sorted(names))}")
         constants = [f"{name} = {value}" for name, value in self._constants.items()]
-        runs = ", ".join(f"{int(op)}: {op.name.lower()}" for op in (*READS, *RUNS, OpCode.MULTI))
-        parts = ", ".join(f"{int(op)}: {op.name.lower()}" for op in PARTS)
+        runs = ", ".join(f"{int(op)}: {op.name.lower()}" for op in (*STRAIGHT_READS, *STRAIGHT_WRITES, OpCode.MULTI))
+        parts = ", ".join(f"{int(op)}: {op.name.lower()}" for op in STRAIGHT_OPERATIONS_OF_MULTI)
         tables = [f"STRAIGHT_REQUESTS.update({{{runs}}})", f"STRAIGHT_OPERATIONS.update({{{parts}}})"]
-        return "\n".join([HEAD, *lines, *constants, *self._functions, *tables])
+        return "\n".join([MODULE_HEADER, *lines, *constants, *self._functions, *tables])
 
 
 def straight() -> str:
     """Return the text of the module, before ``ruff format``."""
-    module = Module()
-    for op in sorted({*RUNS, *PARTS}):
+    module = StraightModule()
+    for op in sorted({*STRAIGHT_WRITES, *STRAIGHT_OPERATIONS_OF_MULTI}):
         module.add(op)
-    for op in READS:
+    for op in STRAIGHT_READS:
         module.add_read(op)
     module.add_multi()
     return module.text()
 
 
 def main() -> int:
-    """Write the module. With ``--check``, compare its statements instead."""
+    """Write the module, or compare its statements with ``--check``. Return the exit code."""
     text = straight()
     if "--check" not in sys.argv:
         command = [Path(sys.executable).with_name("ruff"), "format", "--stdin-filename", FILE, "-"]

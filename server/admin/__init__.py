@@ -1,1 +1,1 @@
-"""The replies to operators' commands: text about the engine, without sockets."""
+"""The interfaces for operators, without sockets: commands, metrics, health checks, the history and the audit log."""

@@ -10,7 +10,7 @@ from typing import Final
 _log = logging.getLogger("zoolet.server")
 UNLIMITED: Final = 1 << 30
 """The result of :func:`limit` if the number of descriptors is not limited."""
-_AT_START: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
+_INITIAL_LIMITS: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def limit() -> int:
@@ -27,19 +27,23 @@ def raise_limit() -> None:
     before, hard = limit(), resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError) as error:  # macOS has a lower maximum than its hard limit
+    except (OSError, ValueError) as error:  # on macOS, the real maximum is below the hard limit
         _log.warning("cannot raise the limit of open files from %d: %s", before, error)
     if limit() > before:
         _log.info("raised the limit of open files from %d to %d", before, limit())
 
 
 def restore_limit() -> None:
-    """Restore the limit at the start of the process, for a child process that runs a different program."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, _AT_START)
+    """Restore the limit that the process started with, for a child process that runs a different program."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, _INITIAL_LIMITS)
 
 
 def in_use() -> int:
-    """Return the number of open files; -1 on systems without ``/proc``; the limit if no descriptor is left to count."""
+    """Return the number of open files.
+
+    Returns:
+        The number; -1 if the system has no ``/proc``; the limit if no descriptor is left for counting.
+    """
     try:
         return len(os.listdir("/proc/self/fd"))
     except FileNotFoundError:

@@ -16,18 +16,18 @@ from ...protocol.operations import OPERATIONS
 from ..core.client_connection import ClientConnection
 from ..core.engine import Engine
 from ..core.watches import DATA, NULL_PATH
-from .observed import PYTHON, Observed
+from .observed import PYTHON_VERSION, MonitoredServer
 
 Facts = dict[str, Any]
 _NO_SIZES: Final = {"last_buffer_size": -1, "min_buffer_size": -1, "max_buffer_size": -1}
-"""Sizes of replies. They are not measured, because that would slow down every reply."""
+"""The sizes of replies, as ZooKeeper shows them before the first reply. Measuring would slow down every reply."""
 
 
 # --- connections and sessions ---
 
 
-def brief(client: ClientConnection) -> Facts:
-    """Return the facts about a connection that ``stat`` shows."""
+def brief_facts(client: ClientConnection) -> Facts:
+    """Return the facts that ``stat`` shows about a connection."""
     return {
         "remote_socket_address": client.address,
         "interest_ops": 1,
@@ -43,13 +43,13 @@ def last_operation(client: ClientConnection) -> str:
     return "SESS" if client.last_op == -1 else (row.short if row is not None else "") or "NA"
 
 
-def full(client: ClientConnection) -> Facts:
-    """Return the facts about a connection that ``cons`` shows. Latencies of single connections are not measured."""
+def full_facts(client: ClientConnection) -> Facts:
+    """Return the facts that ``cons`` shows about a connection. Its latencies are 0, because they are not measured."""
     session = client.session
     if session is None:
-        return brief(client)
+        return brief_facts(client)
     return {
-        **brief(client),
+        **brief_facts(client),
         "session_id": to_signed_64(session.id),
         "last_operation": last_operation(client),
         "established": client.since,
@@ -72,7 +72,7 @@ def sessions_by_deadline(engine: Engine) -> dict[int, list[int]]:
     return dict(sorted(sessions.items()))
 
 
-def dump(observed: Observed) -> Facts:
+def dump(observed: MonitoredServer) -> Facts:
     """Return all sessions by deadline, and their ephemeral nodes."""
     engine = observed.engine
     expiring = {str(at): [to_signed_64(each) for each in ids] for at, ids in sessions_by_deadline(engine).items()}
@@ -83,28 +83,31 @@ def dump(observed: Observed) -> Facts:
 # --- watches ---
 
 
-def path_shown(path: str) -> str:
-    """Return a watched path as readable text. A client may watch null."""
+def watched_path_text(path: str) -> str:
+    """Return a watched path for display, or ``null``, because the path of a watch may be null."""
     return "null" if path == NULL_PATH else path
 
 
-def watched_by_session(engine: Engine) -> list[tuple[int, list[str]]]:
-    """Return the ids of sessions that watch data, with their paths."""
+def watched_paths_by_session(engine: Engine) -> list[tuple[int, list[str]]]:
+    """Return the ids of all sessions with data watches, each with the paths that it watches."""
     return [
-        (client.session.id, [path_shown(path) for path in client.modes[DATA]])
+        (client.session.id, [watched_path_text(path) for path in client.modes[DATA]])
         for client in engine.connections
         if client.session is not None and client.watched_data
     ]
 
 
-def watching_by_path(engine: Engine) -> list[tuple[str, list[int]]]:
-    """Return the paths whose data is watched, with the ids of the sessions."""
+def watching_sessions_by_path(engine: Engine) -> list[tuple[str, list[int]]]:
+    """Return all paths with data watches, each with the ids of the sessions that watch it."""
     by_path = engine.watches.by_path(DATA)
-    return [(path_shown(path), [client.session_id for client in clients]) for path, clients in by_path.items()]
+    return [(watched_path_text(path), [client.session_id for client in clients]) for path, clients in by_path.items()]
 
 
-def watch_summary(observed: Observed) -> Facts:
-    """Return the numbers of data watches. Connections whose watches have fired are included."""
+def watch_summary(observed: MonitoredServer) -> Facts:
+    """Return the numbers of data watches, watched paths and connections.
+
+    The number of connections includes those whose watches have already fired.
+    """
     paths, watches = observed.engine.watches.totals(DATA)
     return {
         "num_connections": sum(client.watched_data for client in observed.engine.connections),
@@ -116,7 +119,7 @@ def watch_summary(observed: Observed) -> Facts:
 # --- the server ---
 
 
-def configuration(observed: Observed) -> Facts:
+def configuration(observed: MonitoredServer) -> Facts:
     """Return the configuration, with the names of zoo.cfg and in ZooKeeper's order."""
     settings = observed.engine.settings
     facts: Facts = {
@@ -137,7 +140,7 @@ def configuration(observed: Observed) -> Facts:
     return {name: configured.get(name, value) for name, value in facts.items()}
 
 
-def environment(observed: Observed) -> Facts:
+def environment(observed: MonitoredServer) -> Facts:
     """Return the server's environment, under Java's names."""
     system = os.uname()
     page = os.sysconf("SC_PAGE_SIZE")
@@ -146,7 +149,7 @@ def environment(observed: Observed) -> Facts:
     facts = {
         "zookeeper.version": observed.version(),
         "host.name": system.nodename,
-        "java.version": PYTHON,
+        "java.version": PYTHON_VERSION,
         "java.vendor": sys.implementation.name,
         "java.home": sys.prefix,
         "java.class.path": "",
@@ -166,7 +169,7 @@ def environment(observed: Observed) -> Facts:
     return {name: value or "<NA>" for name, value in facts.items()}
 
 
-def statistics(observed: Observed) -> Facts:
+def statistics(observed: MonitoredServer) -> Facts:
     """Return the statistics of the server, without the sizes of its files."""
     engine = observed.engine
     metrics = engine.metrics
@@ -175,10 +178,10 @@ def statistics(observed: Observed) -> Facts:
         "packets_received": metrics.packets_received,
         "fsync_threshold_exceed_count": 0,
         "client_response_stats": dict(_NO_SIZES),
-        "uptime": observed.running_ms(),
+        "uptime": observed.uptime_ms(),
         "provider_null": False,
         "last_processed_zxid": engine.zxid,
-        "outstanding_requests": observed.waiting(),
+        "outstanding_requests": observed.count_waiting(),
         "server_state": observed.mode(),
         "avg_latency": metrics.latency_average(),
         "max_latency": int(metrics.latency_max),
@@ -190,7 +193,7 @@ def statistics(observed: Observed) -> Facts:
     }
 
 
-def server_stats(observed: Observed) -> Facts:
+def server_stats(observed: MonitoredServer) -> Facts:
     """Return the statistics of the server, and the sizes of its directories."""
     configured = configuration(observed)
     sizes = {"data_dir_size": configured["dataDirSize"], "log_dir_size": configured["dataLogSize"]}

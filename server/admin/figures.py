@@ -1,7 +1,7 @@
-"""All metrics of a running server, with ZooKeeper's names, for mntr, the HTTP command monitor and /metrics.
+"""All metrics of a running server, under ZooKeeper's names. ``mntr``, ``/commands/monitor`` and ``/metrics`` show them.
 
-A single server has no quorum, no request processors and no queues between threads. Their metrics exist, because
-dashboards and alerts expect the series, but stay at 0. The names of zoolet's own metrics start with ``zoolet_``.
+A single server has no quorum, no request processors and no queues between threads. The metrics of these parts stay at
+0. They exist because dashboards and alerts expect them. The names of zoolet's own metrics start with ``zoolet_``.
 
 Source: ServerMetrics, ZooKeeperServer.registerMetrics.
 """
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from ..core.metrics import Summary
 from . import descriptors
-from .observed import Observed
+from .observed import MonitoredServer
 
 
 class MetricValues(NamedTuple):
@@ -23,10 +23,10 @@ class MetricValues(NamedTuple):
     Args:
         gauges: Numbers that go up and down.
         counters: Numbers that only grow.
-        basic: Summaries, shown with the median.
-        advanced: Summaries, shown with more quantiles.
+        basic: Summaries that are exported to Prometheus with only their median.
+        advanced: Summaries with more quantiles.
         gauge_sets: Gauges by name and by the first part of a path.
-        sets: Counters by name and by the first part of a path.
+        counter_sets: Counters by name and by the first part of a path.
         samples: Summaries by name, label and value.
     """
 
@@ -35,7 +35,7 @@ class MetricValues(NamedTuple):
     basic: dict[str, Summary]
     advanced: dict[str, Summary]
     gauge_sets: dict[str, dict[str, int]]
-    sets: dict[str, dict[str, int]]
+    counter_sets: dict[str, dict[str, int]]
     samples: dict[tuple[str, str], dict[str, Summary]]
 
 
@@ -43,12 +43,12 @@ class Metric(NamedTuple):
     """A metric with one value.
 
     Args:
-        help: Its description, in one line.
-        read: A function that returns its value.
+        help: The description of the metric, in one line.
+        read: A function that returns the current value of the metric.
     """
 
     help: str
-    read: Callable[[Observed], float]
+    read: Callable[[MonitoredServer], float]
 
 
 GAUGES: Final[dict[str, Metric]] = {
@@ -64,8 +64,8 @@ GAUGES: Final[dict[str, Metric]] = {
     "packets_received": Metric("Requests that the server received", lambda o: o.engine.metrics.packets_received),
     "packets_sent": Metric("Replies and events that the server sent", lambda o: o.engine.metrics.packets_sent),
     "num_alive_connections": Metric("Open connections of clients", lambda o: len(o.engine.connections)),
-    "outstanding_requests": Metric("Connections whose requests wait for their turn", lambda o: o.waiting()),
-    "uptime": Metric("Time since the server started, in milliseconds", lambda o: o.running_ms()),
+    "outstanding_requests": Metric("Connections whose requests wait for their turn", lambda o: o.count_waiting()),
+    "uptime": Metric("Time since the server started, in milliseconds", lambda o: o.uptime_ms()),
     "znode_count": Metric("Nodes of the tree", lambda o: o.node_count()),
     "watch_count": Metric("Active watches", lambda o: o.engine.watches.active),
     "ephemerals_count": Metric("Ephemeral nodes", lambda o: o.engine.tree.ephemeral_count),
@@ -79,7 +79,7 @@ GAUGES: Final[dict[str, Metric]] = {
         "Live local sessions: always 0, because a single server has only global sessions", lambda o: 0
     ),
     "connection_drop_probability": Metric("Probability that a new connection is dropped: always 0", lambda o: 0.0),
-    # Measuring the sizes of replies would slow down each of them.
+    # The sizes of replies are not measured, because that would slow down every reply.
     "last_client_response_size": Metric("Size of the last reply: always -1, because it is not measured", lambda o: -1),
     "max_client_response_size": Metric("Maximum size of a reply: always -1, because it is not measured", lambda o: -1),
     "min_client_response_size": Metric("Minimum size of a reply: always -1, because it is not measured", lambda o: -1),
@@ -131,7 +131,7 @@ COUNTERS: Final[dict[str, Metric]] = {
     "snapshot_error_count": Metric("Snapshots that could not be written", lambda o: o.engine.metrics.snapshot_errors),
 }
 """The counters of a single server."""
-NO_COUNTERS: Final = (
+UNUSED_COUNTERS: Final = (
     "add_dead_watcher_stall_time", "cnxn_closed_without_zk_server_running", "commit_count", "dead_watchers_cleared",
     "dead_watchers_queued", "diff_count", "digest_mismatches_count", "ensemble_auth_fail", "ensemble_auth_skip",
     "ensemble_auth_success", "insecure_admin_count", "learner_commit_received_count",
@@ -145,7 +145,7 @@ NO_COUNTERS: Final = (
     "tls_handshake_exceeded", "unrecoverable_error_count", "watch_bytes",
 )  # fmt: skip
 """The counters of ensembles, and of queues, caches and threads that this server does not have. They are always 0."""
-BASIC: Final = (
+BASIC_SUMMARIES: Final = (
     "commit_commit_proc_req_queued", "commit_process_time", "concurrent_request_processing_in_commit_processor",
     "connection_token_deficit", "dbinittime", "election_time", "follower_sync_time", "fsynctime",
     "inflight_diff_count", "inflight_snap_count", "leader_unavailable_time", "learner_request_processor_queue_size",
@@ -160,7 +160,7 @@ BASIC: Final = (
     "write_commit_proc_req_queued",
 )  # fmt: skip
 """The summaries without quantiles. Summaries that the server does not fill are empty."""
-ADVANCED: Final = (
+ADVANCED_SUMMARIES: Final = (
     "close_session_prep_time", "commit_propagation_latency", "dead_watchers_cleaner_latency", "jvm_pause_time_ms",
     "local_write_committed_time_ms", "om_commit_process_time_ms", "om_proposal_process_time_ms",
     "prep_processor_queue_time_ms", "propagation_latency", "proposal_ack_creation_latency", "proposal_latency",
@@ -172,7 +172,7 @@ ADVANCED: Final = (
 """The summaries with quantiles."""
 OWN_SUMMARIES: Final = {"zoolet_loop_lag_ms": "loop_lag"}
 """zoolet's own summaries, by their public names."""
-SINCE_3_9: Final = frozenset(
+METRICS_SINCE_3_9: Final = frozenset(
     {
         "restore_error_count",
         "restore_rate_limited_count",
@@ -183,36 +183,38 @@ SINCE_3_9: Final = frozenset(
 )
 """The metrics that do not exist in 3.8."""
 QUOTAS: Final = ("count_limit", "bytes_limit", "count_usage", "bytes_usage")
-"""The metrics of the quotas for each first part of a path."""
+"""The amounts of quotas in the names of metrics. Each metric sums an amount by the first part of a path."""
 MAX_QUOTAS: Final = 250
-"""Maximum number of quotas that are read. The texts of this many fit into the
-cache. With more quotas, the metrics are too low.
+"""Maximum number of quotas that are read, because the cache holds the parsed texts of this many quotas.
+
+If a server has more quotas, the metrics are too low.
 """
 MAX_NAME: Final = 256
-"""Maximum length of a first part of a path in characters. Longer ones are skipped."""
-_NONE: Final = Summary()
+"""Maximum length of a namespace in characters. Quotas of longer namespaces are skipped."""
+_EMPTY_SUMMARY: Final = Summary()
 
 
-def figures(observed: Observed) -> MetricValues:
+def figures(observed: MonitoredServer) -> MetricValues:
     """Return the current values of all metrics."""
     metrics = observed.engine.metrics
-    absent = frozenset() if observed.engine.settings.compat.counts_restores else SINCE_3_9
+    absent = frozenset() if observed.engine.settings.compat.counts_restores else METRICS_SINCE_3_9
     gauges = {name: metric.read(observed) for name, metric in GAUGES.items()}
     gauges |= observed.observing.metrics() if observed.observing is not None else {}
     counters = {name: int(metric.read(observed)) for name, metric in COUNTERS.items() if name not in absent}
     counters |= {f"zoolet_refused_{limit}": count for limit, count in metrics.refused.items()}
-    counters |= dict.fromkeys((name for name in NO_COUNTERS if name not in absent), 0)
-    basic = {name: metrics.summaries.get(name, _NONE) for name in BASIC if name not in absent}
-    advanced = {name: metrics.summaries.get(name, _NONE) for name in ADVANCED}
+    counters |= dict.fromkeys((name for name in UNUSED_COUNTERS if name not in absent), 0)
+    basic = {name: metrics.summaries.get(name, _EMPTY_SUMMARY) for name in BASIC_SUMMARIES if name not in absent}
+    advanced = {name: metrics.summaries.get(name, _EMPTY_SUMMARY) for name in ADVANCED_SUMMARIES}
     advanced |= {shown: metrics.summaries[name] for shown, name in OWN_SUMMARIES.items()}
     sets = {"quota_exceeded_error_per_namespace": dict(metrics.quota_exceeded)}
     samples = {("zoolet_request_time_ms", label): dict(values) for label, values in observed.samples.items()}
-    return MetricValues(gauges, counters, basic, advanced, _quotas(observed), sets, samples)
+    return MetricValues(gauges, counters, basic, advanced, _quota_totals(observed), sets, samples)
 
 
-def _quotas(observed: Observed) -> dict[str, dict[str, int]]:
-    """Return the sums of the limits and of the used amounts, by the first part of the path. Hard limits take precedence
-    over soft limits.
+def _quota_totals(observed: MonitoredServer) -> dict[str, dict[str, int]]:
+    """Return the limits and the usage of all quotas, summed by the first part of the path.
+
+    If a quota has a hard and a soft limit, the hard limit is used.
 
     Source: QuotaMetricsUtils.
     """
@@ -221,16 +223,16 @@ def _quotas(observed: Observed) -> dict[str, dict[str, int]]:
         namespace = above.split("/", 2)[1]
         if len(namespace) > MAX_NAME:
             continue
-        count_limit = limits.count_hard if limits.count_hard > -1 else limits.nodes
-        size_limit = limits.size_hard if limits.size_hard > -1 else limits.size
+        count_limit = limits.node_hard_limit if limits.node_hard_limit > -1 else limits.nodes
+        size_limit = limits.byte_hard_limit if limits.byte_hard_limit > -1 else limits.size
         amounts = (count_limit, size_limit, used.nodes, used.size)
         for totals, amount in zip(sets.values(), amounts, strict=True):
             totals[namespace] = totals.get(namespace, 0) + amount
     return sets
 
 
-def monitor(observed: Observed) -> dict[str, str | float]:
-    """Return the metrics with the names and the order of mntr and the HTTP command monitor.
+def monitor(observed: MonitoredServer) -> dict[str, str | float]:
+    """Return the metrics under the names and in the order that ``mntr`` and ``/commands/monitor`` use.
 
     Source: MonitorCommand, DefaultMetricsProvider.
     """
@@ -238,9 +240,9 @@ def monitor(observed: Observed) -> dict[str, str | float]:
     shown: dict[str, str | float] = {"version": observed.version(), "server_state": observed.mode()}
     shown |= observed.quorum()
     shown |= now.gauges
-    shown |= _by_key(now.gauge_sets)
+    shown |= _flatten_sets(now.gauge_sets)
     shown |= now.counters
-    shown |= _by_key(now.sets)
+    shown |= _flatten_sets(now.counter_sets)
     for name, summary in (now.basic | now.advanced).items():
         shown[f"avg_{name}"] = summary.average()
         extremes = {"min": summary.least, "max": summary.most, "cnt": summary.count, "sum": summary.total}
@@ -252,5 +254,5 @@ def monitor(observed: Observed) -> dict[str, str | float]:
     return shown
 
 
-def _by_key(sets: dict[str, dict[str, int]]) -> dict[str, int]:
+def _flatten_sets(sets: dict[str, dict[str, int]]) -> dict[str, int]:
     return {f"{key}_{name}": number for name, numbers in sets.items() for key, number in numbers.items()}

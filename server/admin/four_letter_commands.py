@@ -12,16 +12,16 @@ from ...protocol.four_letter_words import WORDS
 from ..core.client_connection import ClientConnection
 from ..core.engine import Engine
 from ..core.server_connection import FourLetterCommand
-from .observed import Observed
+from .observed import MonitoredServer
 
 TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
 """The bytes that a telnet client sends for ^C. They close the connection without a reply."""
 
 
 def four_letter_commands(
-    whitelist: Iterable[str], observe: Callable[[Engine], Observed] = Observed
+    whitelist: Iterable[str], observe: Callable[[Engine], MonitoredServer] = MonitoredServer
 ) -> dict[bytes, FourLetterCommand]:
-    """Return the commands by their four bytes.
+    """Return the functions that answer the four-letter commands, by the four bytes of each command.
 
     Args:
         whitelist: The allowed commands. ``*`` allows all commands, and ``srvr`` is always allowed.
@@ -30,19 +30,19 @@ def four_letter_commands(
     allowed = {"srvr", *(word.strip() for word in whitelist)}
     table: dict[bytes, FourLetterCommand] = {TELNET_CLOSE: lambda engine, client, data: b""}
     return table | {
-        word.encode(): _command(word, observe) if allowed & {word, "*"} else _refusal(word) for word in WORDS
+        word.encode(): _make_command(word, observe) if allowed & {word, "*"} else _make_refusal(word) for word in WORDS
     }
 
 
-def _command(word: str, observe: Callable[[Engine], Observed]) -> FourLetterCommand:
+def _make_command(word: str, observe: Callable[[Engine], MonitoredServer]) -> FourLetterCommand:
     def execute(engine: Engine, client: ClientConnection, data: bytes) -> bytes:
-        from .four_letter import answer  # with the modules that it formats, this takes some ms
+        from .four_letter import answer  # imported late, because the import takes some milliseconds
 
         return answer(word, observe(engine), client, data)
 
     return execute
 
 
-def _refusal(word: str) -> FourLetterCommand:
+def _make_refusal(word: str) -> FourLetterCommand:
     text = f"{word} is not executed because it is not in the whitelist.\n".encode()
     return lambda engine, client, data: text

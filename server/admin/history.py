@@ -1,9 +1,11 @@
 """The last transactions of a server, with their changes, clients and reasons.
 
-A write costs almost nothing here, because the history keeps bytes that the server has anyway: the received requests, or
-with a data directory the encoded journal. They become entries when the history is read. Memory is bounded: requests
-with much data become entries early, entries contain only the size of data, and old ones are discarded, or compressed
-(``lasting``) if they end a session, delete a node or change an ACL.
+A write costs almost nothing here, because the history only keeps bytes that already exist: the received requests, or
+with a data directory the encoded journal. These bytes become entries when the history is read.
+
+The memory of the history is limited. Requests with much data become entries early, and entries contain only the size of
+the data. Old entries are discarded. If they end a session, delete a node or change an ACL, they are compressed instead
+(``lasting``).
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from ...protocol.paths import parent, sequence_number
 from ...protocol.txns import ErrorTxn
 from ..core.client_connection import ClientConnection
 from ..core.engine import Engine
-from ..core.journal import Applied, RequestBatch, Transaction, changes_of
+from ..core.journal import Applied, RequestBatch, Transaction, node_changes
 from ..core.ops.received import transactions
-from .lasting import Lasting
+from .lasting import HistoryArchive
 from .recent_writes import RecentWrites
 
 CONSOLE_XID: Final = -77
@@ -32,12 +34,12 @@ ENTRY_BYTES: Final = 300
 """Size of an entry in bytes, without its paths."""
 CHANGE_BYTES: Final = 150
 """Size of each change of a transaction in bytes, without its path."""
-MAX_RAW: Final = 16 << 20
-"""Maximum size of the bytes of transactions that are not entries yet, unless the entries would need more."""
-NOT_HEARD: Final = "the leader did not hear from its client during the session timeout"
+MAX_RAW_BYTES: Final = 16 << 20
+"""Maximum size in bytes of the transactions that have not become entries yet, unless their entries would be larger."""
+SILENT_CLIENT_REASON: Final = "the leader did not hear from its client during the session timeout"
 """The reason for an expiry in an ensemble."""
 MAX_READ: Final = 300
-"""Maximum number of transactions that are read in a tenth of a second before they are discarded, which takes 2 ms."""
+"""Maximum number of transactions that are read per tenth of a second, before they are discarded. This takes 2 ms."""
 READ_BYTES: Final = 1_024
 """Number of bytes of an entry that take as long to read as a transaction with one change."""
 DATA_BYTES: Final = 8_192
@@ -45,26 +47,30 @@ DATA_BYTES: Final = 8_192
 are data, which is skipped.
 """
 STEP: Final = 100
-"""Number of transactions with one change that are read in one step, which takes 1 ms."""
+"""Number of transactions with one change that are read in one step. This takes 1 ms."""
 MAX_PARSED: Final = 1_000
-"""Maximum number of changes that are read in a tenth of a second to release their data, which takes 5 ms."""
-MAX_CAUGHT_UP: Final = 500
+"""Maximum number of changes that are read per tenth of a second, to release their data. This takes 5 ms."""
+CATCH_UP_TRANSACTIONS: Final = 500
 """Number of transactions that become entries together when the history is read. This takes 4 ms."""
-OWN_DELETE: Final = "a container without children, or a node whose TTL expired"
+OWN_DELETE_REASON: Final = "a container without children, or a node whose TTL expired"
 """The reason for the deletion of a node by the server itself."""
-MIN_REQUEST: Final = 18
-"""Size of the smallest write in bytes. It bounds the number of writes, because the zxid may jump to a new epoch."""
-MAX_RESUMED: Final = 8
+MIN_WRITE_BYTES: Final = 18
+"""Size of the smallest write in bytes.
+
+This limits the estimated number of writes in the received bytes, because the zxid may jump without writes, to a new
+epoch.
+"""
+MAX_ADDRESSES: Final = 8
 """Maximum number of stored addresses of each session."""
-_NAMES: Final = {"acl": "set ACL", "several": "multi", "": "check"}
-_KINDS: Final = {op: _NAMES.get(row.changes, row.changes) for op, row in OPERATIONS.items()}
-"""The kind of an entry or change by its op code, in words. In a log, only check does not change a node."""
+_KIND_NAMES: Final = {"acl": "set ACL", "several": "multi", "": "check"}
+_KINDS: Final = {op: _KIND_NAMES.get(row.changes, row.changes) for op, row in OPERATIONS.items()}
+"""The kinds of entries and changes in words, by op code."""
 _EVENTS: Final[dict[int, str]] = {OpCode.CREATE_SESSION: "opened", OpCode.CLOSE_SESSION: "ended"}
-_Part = tuple[str, str, int | None]
+_ChangeFields = tuple[str, str, int | None]
 """The fields of a change."""
-_Kept = tuple[int, int, int, str, str, tuple[_Part, ...], int, str, int]
-"""The fields of an entry. Entries are kept as plain tuples, because the garbage collector stops tracking these. It
-would traverse all named tuples in each full collection.
+_EntryFields = tuple[int, int, int, str, str, tuple[_ChangeFields, ...], int, str, int]
+"""The fields of an entry. Entries are kept as plain tuples, because the garbage collector stops tracking plain tuples,
+but would traverse named tuples in each full collection.
 """
 
 
@@ -86,7 +92,7 @@ class HistoryEntry(NamedTuple):
     """A transaction, or an event of a session.
 
     Args:
-        zxid: Zxid of the transaction; for an event without a zxid, the last zxid at that time.
+        zxid: Zxid of the transaction. An event that is not a transaction has the last zxid at its time.
         time: Time in milliseconds since the epoch.
         session_id: The session that made the request; 0 for the server itself.
         address: Address of the client; empty if it is not known.
@@ -94,8 +100,8 @@ class HistoryEntry(NamedTuple):
             or ``ended`` if it is not known whether the session was closed or expired.
         parts: The fields of the changes.
         left_out: Number of changes that are not kept.
-        why: Explanation in words; empty for none.
-        number: Serial number of a kept entry; 0 for an entry of a log.
+        why: Explanation in words; empty if there is none.
+        number: Serial number of the entry in the history; 0 for an entry from a log file.
     """
 
     zxid: int
@@ -103,7 +109,7 @@ class HistoryEntry(NamedTuple):
     session_id: int
     address: str
     kind: str
-    parts: tuple[_Part, ...] = ()
+    parts: tuple[_ChangeFields, ...] = ()
     left_out: int = 0
     why: str = ""
     number: int = 0
@@ -115,23 +121,23 @@ class HistoryEntry(NamedTuple):
 
 
 _RawTransaction = RequestBatch | Transaction | HistoryEntry | bytes
-"""The forms of transactions before they are entries: requests, a transaction without a request, an event of a session
-without a transaction, or an encoded journal.
+"""A form of transactions that have not become entries yet: received requests, a transaction that was not a request, an
+event of a session that is not a transaction, or an encoded journal.
 """
 
 
-class _Raw(NamedTuple):
-    """Transactions of a tenth of a second that are not entries yet.
+class _RawBatch(NamedTuple):
+    """The transactions of a tenth of a second, which have not become entries yet.
 
     Args:
-        heard: The transactions, the latest first.
+        raw: The transactions, the latest first.
         number: Approximate number of transactions; at least 1.
         size: Approximate number of bytes.
         zxid: The last zxid.
-        cost: The time to read them, compared with one transaction.
+        cost: The time for reading the transactions, in units of one transaction with one change.
     """
 
-    heard: list[_RawTransaction]
+    raw: list[_RawTransaction]
     number: int
     size: int
     zxid: int
@@ -142,42 +148,45 @@ class TransactionHistory:
     """The last transactions of an engine.
 
     Args:
-        engine: The engine. The history starts listening to it.
+        engine: The engine. The history registers its callbacks there.
         limit: Maximum number of kept entries.
 
     Attributes:
-        writes: The sessions that have written most.
-        lasting: Discarded entries that are kept for long.
+        writes: The number of recent writes of each session.
+        lasting: The archive of discarded entries that end a session, delete a node or change an ACL.
     """
 
     def __init__(self, engine: Engine, limit: int) -> None:
         self.writes: Final = RecentWrites()
-        self.lasting: Final = Lasting()
+        self.lasting: Final = HistoryArchive()
         self._engine = engine
         self._limit = limit
-        self._kept: deque[_Kept] = deque()
-        self._sizes: deque[int] = deque()  # sizes of the entries in bytes
+        self._kept: deque[_EntryFields] = deque()
+        self._sizes: deque[int] = deque()  # sizes of the entries in _kept, in bytes
         self._bytes = self._number = 0
-        self._raw: deque[_Raw] = deque()
-        self._reading: Iterator[Transaction | HistoryEntry] | None = None  # a batch of the oldest ones, partly read
-        self._has_begun = False  # whether the first of _raw is partly read, so it is not in _raw_count any more
+        self._raw: deque[_RawBatch] = deque()
+        self._reading: Iterator[Transaction | HistoryEntry] | None = None  # the rest of a partly read batch
+        self._is_partly_read = False  # whether the first of _raw is partly read, so _raw_count no longer includes it
         self._raw_count = self._raw_bytes = 0
-        self._raw_limit = max(MAX_RAW // limit, ENTRY_BYTES + CHANGE_BYTES)  # most bytes to keep for one transaction
-        self._more = 0  # bytes of new transactions that did not arrive as requests
-        self._seen: tuple[int, int] = self._counters()
-        # The addresses of each session, the latest last, each with the last zxid before the session had it. They are
-        # needed because a transaction may become an entry much later, when a new client has resumed the session.
+        self._raw_limit = max(MAX_RAW_BYTES // limit, ENTRY_BYTES + CHANGE_BYTES)  # average bytes per transaction
+        self._unrequested_bytes = 0  # bytes of new transactions that did not arrive as requests
+        self._last_counters: tuple[int, int] = self._counters()
+        # The addresses of each session, in order. Each has the last zxid before the session used the address, because a
+        # transaction may become an entry much later, after a client with a new address has resumed the session.
         self._addresses: dict[int, list[tuple[int, str]]] = {}
-        self._reasons: dict[int, str] = {}  # reasons for the expiry of sessions whose end is not an entry yet
+        self._reasons: dict[int, str] = {}  # by session id: the reason of each expiry that has not become an entry yet
         self._before = engine.on_session
         engine.on_session = self._on_session
         self._listen()
 
     def _listen(self) -> None:
-        """Start a new list. The engine appends to it directly: a Python function would make each write 1 % slower."""
+        """Start a new list of transactions.
+
+        The engine appends to the list directly, because calling a Python function would make each write 1 % slower.
+        """
         self._fresh: list[_RawTransaction] = []
         if (journal := self._engine.journal) is not None:
-            journal.heard = self._fresh.append
+            journal.on_logged = self._fresh.append
         else:
             self._engine.on_requests, self._engine.on_applied = self._fresh.append, self._on_applied
 
@@ -188,34 +197,34 @@ class TransactionHistory:
     # --- listening ---
 
     def limit_memory(self) -> None:
-        """Bound the memory of new transactions. Call this ten times a second.
+        """Limit the memory of new transactions. Call this ten times a second.
 
-        They become entries now if the server has received much data for each of them; otherwise when the history is
-        read, or when they are old and :data:`MAX_READ` permits it.
+        If the new transactions contain much data, they become entries now. Otherwise they become entries when the
+        history is read, or when they are old, as far as :data:`MAX_READ` permits.
         """
         if not self._fresh:
             return
-        before, self._seen = self._seen, self._counters()
-        received = self._seen[1] - before[1]
-        size = received + self._more
+        before, self._last_counters = self._last_counters, self._counters()
+        received = self._last_counters[1] - before[1]
+        size = received + self._unrequested_bytes
         if self._engine.journal is not None:
             received = size = sum(map(len, cast("list[bytes]", self._fresh)))
-        most = len(self._fresh) + max(received, 0) // MIN_REQUEST
-        number = max(1, min(self._seen[0] - before[0], most))
+        most = len(self._fresh) + max(received, 0) // MIN_WRITE_BYTES
+        number = max(1, min(self._last_counters[0] - before[0], most))
         heard, cost = self._fresh, number + max(size, 0) // DATA_BYTES
-        if not 0 <= size <= self._raw_limit * number:  # below 0, srst has reset the counter
+        if not 0 <= size <= self._raw_limit * number:  # a negative size means that srst has reset the counter
             heard, size = self._without_data(heard)
             cost = number + sum(map(_size, heard)) // DATA_BYTES
         heard.reverse()
-        self._raw.append(_Raw(heard, number, size, self._engine.zxid, cost))
+        self._raw.append(_RawBatch(heard, number, size, self._engine.zxid, cost))
         self._listen()
-        self._more = 0
+        self._unrequested_bytes = 0
         self._raw_count += number
         self._raw_bytes += size
         self._discard()
 
     def _without_data(self, heard: list[_RawTransaction]) -> tuple[list[_RawTransaction], int]:
-        """Read transactions with much data, to release it. At most :data:`MAX_PARSED` changes are read.
+        """Read transactions that contain much data, to release the data. At most :data:`MAX_PARSED` changes are read.
 
         Returns:
             The transactions and their size in bytes.
@@ -235,7 +244,7 @@ class TransactionHistory:
         return read, size
 
     def _counters(self) -> tuple[int, int]:
-        """Return the number of transactions so far, and of received bytes."""
+        """Return two counters, whose differences are the numbers of successful transactions and of received bytes."""
         engine = self._engine
         return engine.zxid - engine.failed, engine.metrics.bytes_received
 
@@ -244,12 +253,12 @@ class TransactionHistory:
         records = [record] if isinstance(record, Record) else [part for _, part in record]  # a multi of an ensemble
         if any(isinstance(each, ErrorTxn) for each in records):
             return
-        changes = changes_of(records)
-        self._more += sum([getsizeof(path) for _, path, _ in changes])
+        changes = node_changes(records)
+        self._unrequested_bytes += sum([getsizeof(path) for _, path, _ in changes])
         self._fresh.append((session_id, xid, zxid, time, op, changes))
 
-    def digesting(self) -> Iterator[None]:
-        """Turn the present transactions into entries, and yield after each part."""
+    def catch_up_in_steps(self) -> Iterator[None]:
+        """Turn all current transactions into entries, and yield after each millisecond of work."""
         self.limit_memory()
         last = self._engine.zxid
         while self._raw and self._raw[0].zxid <= last:
@@ -257,36 +266,39 @@ class TransactionHistory:
             yield
 
     def _catch_up(self) -> None:
-        """Turn about :data:`MAX_CAUGHT_UP` new transactions into entries. For more, call :meth:`digesting`."""
+        """Turn about :data:`CATCH_UP_TRANSACTIONS` new transactions into entries.
+
+        To process all, call :meth:`catch_up_in_steps`.
+        """
         self.limit_memory()
-        left = MAX_CAUGHT_UP
+        left = CATCH_UP_TRANSACTIONS
         while left > 0 and self._raw:
             left -= self._step()
 
     def _step(self) -> int:
-        """Turn a few of the oldest transactions into entries. Return their number, or more if they are large."""
+        """Turn a few of the oldest transactions into entries. Return the cost, in transactions with one change."""
         oldest, cost = self._raw[0], 0
-        if not self._has_begun:
-            self._has_begun = True
+        if not self._is_partly_read:
+            self._is_partly_read = True
             self._raw_count -= oldest.number
         while cost < STEP:
             transaction = next(self._reading, None) if self._reading is not None else None
             if transaction is not None:
                 cost += 1 + self._keep(transaction)
                 self._discard_entries()
-            elif oldest.heard:
-                self._reading = self._transactions(oldest.heard.pop())
+            elif oldest.raw:
+                self._reading = self._transactions(oldest.raw.pop())
             else:
                 self._pop_oldest()
                 return cost + 1
         return cost
 
     def _discard(self) -> None:
-        """Discard the oldest transactions that are too many or too large.
+        """Discard the oldest transactions until the limits of the history are met.
 
-        Before that, up to :data:`MAX_READ` transactions are read, because some of them are kept for long. The others
-        wait for the next call. If they are too many, they are discarded unread, and only the writes of each session
-        are counted.
+        First, up to :data:`MAX_READ` of these transactions are read, because some are archived in :attr:`lasting`. The
+        rest waits for the next call. If the rest is too large, it is discarded unread, and only the writes of each
+        session are counted.
         """
         raw, left = self._raw, MAX_READ
         self._discard_entries()
@@ -309,34 +321,34 @@ class TransactionHistory:
         while (
             kept
             and (len(kept) + self._raw_count > self._limit or self._is_full())
-            and (len(kept) > 1 or len(raw) > self._has_begun)
+            and (len(kept) > 1 or len(raw) > self._is_partly_read)
         ):
             self.lasting.add(kept.popleft())
             self._bytes -= self._sizes.popleft()
 
-    def _pop_oldest(self) -> _Raw:
+    def _pop_oldest(self) -> _RawBatch:
         oldest = self._raw.popleft()
-        self._raw_count -= 0 if self._has_begun else oldest.number
+        self._raw_count -= 0 if self._is_partly_read else oldest.number
         self._raw_bytes -= oldest.size
-        self._reading, self._has_begun = None, False
+        self._reading, self._is_partly_read = None, False
         return oldest
 
     def _read_oldest(self) -> None:
-        """Turn the oldest transactions of a tenth of a second into entries."""
+        """Turn all transactions of the oldest batch into entries."""
         oldest = self._raw[0]
         while self._raw and self._raw[0] is oldest:
             self._step()
 
-    def _count_writes(self, discarded: _Raw) -> None:
+    def _count_writes(self, discarded: _RawBatch) -> None:
         """Count the writes of transactions that are discarded before they are read, including failed ones."""
         time, last = self._engine.now, discarded.zxid
-        for heard in discarded.heard:
+        for heard in discarded.raw:
             if isinstance(heard, bytes):
                 assert self._engine.journal is not None
                 for session_id, number in Counter(self._engine.journal.sessions(heard)).items():
                     self.writes.count(session_id, time, number)
             elif not isinstance(heard, HistoryEntry) and len(heard) == 5:
-                self.writes.count(heard[1], time, min(last - heard[3], len(heard[0]) // MIN_REQUEST))
+                self.writes.count(heard[1], time, min(last - heard[3], len(heard[0]) // MIN_WRITE_BYTES))
                 last = heard[3]
             elif not isinstance(heard, HistoryEntry) and heard[0]:
                 self.writes.count(heard[0], time)
@@ -376,13 +388,13 @@ class TransactionHistory:
     def _on_session(self, what: str, session_id: int, client: ClientConnection | None) -> None:
         engine = self._engine
         if client is not None and what in ("opened", "resumed"):
-            before, address = self._addresses.pop(session_id, [])[1 - MAX_RESUMED :], client.address
+            before, address = self._addresses.pop(session_id, [])[1 - MAX_ADDRESSES :], client.address
             self._addresses[session_id] = [*before, (engine.zxid if what == "resumed" else 0, address)]
             self._forget_addresses()
             if what == "resumed":
                 self._fresh.append(HistoryEntry(engine.zxid, engine.now, session_id, address, "resumed"))
         if what == "expired":
-            session, why = engine.sessions.alive.get(session_id), NOT_HEARD
+            session, why = engine.sessions.alive.get(session_id), SILENT_CLIENT_REASON
             if session is not None:
                 silent, timeout = (engine.monotonic_ms - session.heard) / 1000, session.timeout_ms / 1000
                 early = "expired early, on request; " if silent < timeout else ""
@@ -392,10 +404,10 @@ class TransactionHistory:
             self._before(what, session_id, client)
 
     def _forget_addresses(self) -> None:
-        """Remove the addresses of old sessions that are not open, because each kept transaction has only one session.
+        """Remove the addresses of closed sessions, if there are more sessions than kept transactions.
 
-        Open sessions may still write. Two sessions are checked for each new one, so closed sessions are removed even if
-        every second session is open.
+        Open sessions may still write, so their addresses stay. Two sessions are checked for each new session, so closed
+        sessions are removed even if every second session is open.
         """
         addresses = self._addresses
         for _ in range(2 if len(addresses) > self._limit else 0):
@@ -405,17 +417,17 @@ class TransactionHistory:
                 addresses[oldest] = known
 
     def explain(self, session_id: int, why: str) -> None:
-        """Store the reason why a session has just expired, if it is not the timeout."""
+        """Record why a session has just expired, if the reason is not its timeout."""
         self._reasons[session_id] = why
 
     # --- reading ---
 
     def entries(self, text: str = "", before: int = 0) -> Iterator[HistoryEntry | None]:
-        """Yield the kept entries, the latest first, and None before each longer step.
+        """Yield the kept entries, the latest first. None is yielded before each longer step.
 
         Args:
-            text: Entries in :attr:`lasting` without this text are skipped, recent entries are not; empty for all.
-            before: Only entries with numbers below this one; 0 for all.
+            text: A text that entries in :attr:`lasting` must contain; empty for all. Recent entries are not filtered.
+            before: Yield only entries with a number below this one; 0 for all.
         """
         self._catch_up()
         kept = list(self._kept)  # a copy, because the entries may change while the caller pauses
@@ -423,19 +435,20 @@ class TransactionHistory:
         for each in reversed(kept):
             yield HistoryEntry(*each) if not before or each[-1] < before else None
         for row in lasting:
-            if row is None or (kept and row[-1] >= kept[0][-1]):  # it was discarded during a pause
+            if row is None or (kept and row[-1] >= kept[0][-1]):  # an entry of *kept* was archived during a pause
                 yield None
             else:
                 yield HistoryEntry(*row)
 
     def oldest(self) -> HistoryEntry | None:
-        """Return the oldest entry, apart from those in :attr:`lasting`; None without entries."""
+        """Return the oldest entry, ignoring :attr:`lasting`. Return None if no entry is kept."""
         self._catch_up()
         return HistoryEntry(*self._kept[0]) if self._kept else None
 
-    def gone(self, parents: set[str]) -> Iterator[list[tuple[str, int, int]]]:
-        """Yield a list for each transaction with the deleted sequential children of some nodes: the parent, the number
-        of the child, and the time in milliseconds.
+    def deleted_children(self, parents: set[str]) -> Iterator[list[tuple[str, int, int]]]:
+        """Yield the deleted sequential children of some nodes, as one list for each transaction.
+
+        Each child is a tuple: the parent, the number of the child, and the time of the deletion in milliseconds.
         """
         self._catch_up()
         for kept in list(self._kept):  # a copy, because the entries may change while the caller pauses
@@ -453,7 +466,7 @@ class TransactionHistory:
 
         Args:
             session_id: The session.
-            zxid: A transaction of the client, for its address at that time; None for the latest address.
+            zxid: A transaction of the session, to return the address at that time; None for the latest address.
         """
         if known := self._addresses.get(session_id):
             return next((address for since, address in reversed(known) if zxid is None or since < zxid), "")
@@ -478,6 +491,6 @@ def _entry(transaction: Transaction, address: str) -> HistoryEntry:
     kind = _EVENTS.get(op) or _KINDS[op]
     why = ""
     if session_id == 0 and (xid == CONSOLE_XID or kind == "delete"):
-        why = "in the console" if xid == CONSOLE_XID else OWN_DELETE
+        why = "in the console" if xid == CONSOLE_XID else OWN_DELETE_REASON
     parts = tuple([(_KINDS[each], path, size if size >= 0 else None) for each, path, size in changes])
     return HistoryEntry(zxid, time, session_id, address, kind, parts, 0, why)

@@ -1,6 +1,4 @@
-"""HTTP requests and responses, without I/O: the table of routes of a server, its token, and the protection against
-malicious web pages.
-"""
+"""HTTP requests and responses without I/O, with the routes of a server, its token, and its protection from browsers."""
 
 from __future__ import annotations
 
@@ -12,11 +10,20 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
-LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
+LOCAL_NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
 """The local names of this machine."""
-PRIVATE: Final = (".svc", ".cluster.local", ".local", ".localdomain", ".internal", ".lan", ".home.arpa", ".test")
-"""Suffixes of names within a cluster or a network, which cannot be registered for a public web page."""
-MAX_FIELDS: Final = 100
+PRIVATE_SUFFIXES: Final = (
+    ".svc",
+    ".cluster.local",
+    ".local",
+    ".localdomain",
+    ".internal",
+    ".lan",
+    ".home.arpa",
+    ".test",
+)
+"""Suffixes of private names, in a cluster or a local network. No public web page can have such a name."""
+MAX_QUERY_PARAMETERS: Final = 100
 """Maximum number of parameters in a query."""
 
 
@@ -24,8 +31,8 @@ CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The policy for pages, which may only load files of this server and may not contain inline scripts."""
-SECURITY: Final = (
+"""The Content-Security-Policy of pages: they may only load files of this server, and contain no inline scripts."""
+SECURITY_HEADERS: Final = (
     ("Content-Security-Policy", CSP),
     ("Referrer-Policy", "no-referrer"),
     ("X-Frame-Options", "DENY"),
@@ -43,7 +50,7 @@ BEARER: Final = ("WWW-Authenticate", "Bearer")
 
 
 class HttpError(Exception):
-    """A request is rejected.
+    """An error that rejects a request. The response contains its reason.
 
     Args:
         status: Status of the response.
@@ -63,7 +70,7 @@ class HttpRequest(NamedTuple):
     Args:
         method: The method.
         target: Unparsed path and query.
-        headers: The headers by name, in lower case. The last one is used if a name is repeated.
+        headers: The headers by name, in lower case. If a name is repeated, the last header is used.
         body: The body.
         host: Address of the client; empty if it is not known.
         trusted: Whether the request contains the token. The guard of its route sets this.
@@ -78,11 +85,11 @@ class HttpRequest(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path, without a slash at its end. In a target with a scheme, the path follows the host."""
+        """The path of the target, without a scheme, a host or a trailing slash."""
         return self.path_and_query()[0].rstrip("/")
 
     def path_and_query(self) -> tuple[str, str]:
-        """Return the unmodified path, and the query."""
+        """Return the path with any trailing slash, and the query, both as they were sent."""
         path, _, query = self.target.partition("#")[0].partition("?")
         if path.lower().startswith(("http://", "https://")):
             _, slash, rest = path.partition("://")[2].partition("/")
@@ -96,20 +103,20 @@ class HttpRequest(NamedTuple):
             HttpError: The query has too many parameters.
         """
         try:
-            return parse_qsl(self.path_and_query()[1], keep_blank_values=True, max_num_fields=MAX_FIELDS)
+            return parse_qsl(self.path_and_query()[1], keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
         except ValueError:
-            raise HttpError(400, f"the query has more than {MAX_FIELDS} parameters") from None
+            raise HttpError(400, f"the query has more than {MAX_QUERY_PARAMETERS} parameters") from None
 
 
 class Stream(Protocol):
-    """A body that is produced piece by piece."""
+    """A body that is produced in pieces while it is sent."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces."""
+        """Return an iterator over the pieces of the body."""
         ...
 
     async def aclose(self) -> None:
-        """Release the body, even if it was not sent. It is called once for each body."""
+        """Release the body, even if it was not sent. The server calls this method once for each body."""
         ...
 
 
@@ -138,22 +145,24 @@ def json_response(value: object, status: int = 200, *headers: tuple[str, str]) -
 
 def is_loopback(host: str | None) -> bool:
     """Return whether a server that listens on an address can only be reached from this machine."""
-    return host is not None and (host in LOCAL or (_is_address(host) and ip_address(host.strip("[]")).is_loopback))
+    return host is not None and (
+        host in LOCAL_NAMES or (_is_address(host) and ip_address(host.strip("[]")).is_loopback)
+    )
 
 
 def check_browser(request: HttpRequest, hosts: Collection[str], *, is_local: bool = True) -> None:
-    """Reject requests that a malicious web page makes a browser send.
+    """Check that a malicious web page has not made a browser send a request.
 
     Args:
         request: The request.
         hosts: Names of this server that clients may use, in addition to IP addresses.
         is_local: Whether the server listens only for this machine. Otherwise names that cannot be registered publicly
-            are also allowed: names without a dot, and names with a suffix in :data:`PRIVATE`.
+            are also allowed: names without a dot, and names with a suffix in :data:`PRIVATE_SUFFIXES`.
 
     Raises:
-        HttpError: The Origin is not this server, or the Host is not one of the names, because the name of a malicious
-            page may resolve to this server (DNS rebinding). Or Sec-Fetch-Site shows that a different site embeds or
-            requests the page. Only the page at ``/`` may be the target of a link.
+        HttpError: The Origin is not this server. Or the Host is not an allowed name: the name of a malicious page may
+            resolve to this server (DNS rebinding). Or Sec-Fetch-Site shows that a different site embeds or requests the
+            page. Only the page at ``/`` may be the target of a link.
     """
     site, target = (request.headers.get(f"sec-fetch-{name}") for name in ("site", "dest"))
     if site not in (None, "none", "same-origin") and (request.path or target != "document"):
@@ -168,7 +177,7 @@ def check_browser(request: HttpRequest, hosts: Collection[str], *, is_local: boo
     name = (host if host.endswith("]") else host.rpartition(":")[0] or host).removesuffix(".")
     if not host or name in hosts or _is_address(name):
         return
-    if is_local or ("." in name and not name.endswith(PRIVATE)):
+    if is_local or ("." in name and not name.endswith(PRIVATE_SUFFIXES)):
         raise HttpError(
             403,
             f"unknown Host {name[:80]!r}: use the IP address of this server, or add the name to zoolet.adminHosts",
@@ -178,8 +187,8 @@ def check_browser(request: HttpRequest, hosts: Collection[str], *, is_local: boo
 def shows_token(request: HttpRequest, token: str) -> bool | None:
     """Return whether a request contains the token, compared in constant time; None if it contains no token.
 
-    The token is in ``X-Zoolet-Token``, which is empty for none, or in ``Authorization: Bearer``. Other credentials are
-    for a reverse proxy, which has passed them on.
+    The token is in ``X-Zoolet-Token``, which may be empty, or in ``Authorization: Bearer``. Any other credentials are
+    meant for a reverse proxy that has forwarded the request.
     """
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
     if TOKEN_HEADER in request.headers:
@@ -192,14 +201,14 @@ def shows_token(request: HttpRequest, token: str) -> bool | None:
 
 
 class Token:
-    """The token of a server, and the errors for requests without it.
+    """The token of a server, with the guards of routes and their error messages.
 
     Args:
         text: The token; None if every client that can connect is trusted.
-        is_open: Whether requests that only read need no token.
+        is_open: Whether requests that only read data are allowed without the token.
         missing: Error message for requests that need the token and do not contain it.
-        hint: Text that is added to that message, and to the message for a wrong token, with the location of the token.
-        refused: A function that is called with each request that is rejected because it needs the token.
+        hint: Location of the token, for the end of the messages about a missing or wrong token.
+        on_refused: A function that is called with each request that is rejected because it needs the token.
     """
 
     def __init__(
@@ -208,16 +217,16 @@ class Token:
         is_open: bool = True,
         missing: str = "requests that change data need the token",
         hint: str = "",
-        refused: Callable[[HttpRequest], object] = lambda request: None,
+        on_refused: Callable[[HttpRequest], object] = lambda request: None,
     ) -> None:
         self.text = text
         self.is_open = is_open
         self._missing = missing
         self._hint = hint
-        self._refused = refused
+        self._on_refused = on_refused
 
     def shown(self, request: HttpRequest) -> bool:
-        """Return whether a request contains the token. It is a guard for routes that show more to trusted clients.
+        """Return whether a request contains the token. Use this guard for routes that show more to trusted clients.
 
         Raises:
             HttpError: The request contains a wrong token.
@@ -228,7 +237,7 @@ class Token:
         return bool(shown)
 
     def reads(self, request: HttpRequest) -> bool:
-        """Return whether a request contains the token. It is a guard for routes that show data.
+        """Return whether a request contains the token. Use this guard for routes that show data.
 
         Raises:
             HttpError: The token is wrong, or it is missing and reading needs it.
@@ -239,21 +248,21 @@ class Token:
         return trusted
 
     def required(self, request: HttpRequest) -> bool:
-        """Return True. It is a guard for routes that need the token.
+        """Check that a request contains the token, and return True. Use this guard for routes that need the token.
 
         Raises:
             HttpError: The request does not contain the token.
         """
         shown = self.text is None or shows_token(request, self.text)
         if not shown:
-            self._refused(request)
+            self._on_refused(request)
             reason = WRONG_TOKEN if shown is False else self._missing
             raise HttpError(401, reason + self._hint, BEARER)
         return True
 
 
 class Route(NamedTuple):
-    """A row of the table of routes.
+    """A path, the methods that it allows, and the function that answers it.
 
     Args:
         methods: The allowed methods, the recommended one first; empty for all.
@@ -276,7 +285,7 @@ class Route(NamedTuple):
 
 
 def no_page(hint: str) -> Callable[[HttpRequest], HttpError]:
-    """Return a function for a :class:`Router` that answers 404. The hint names the pages that exist."""
+    """Return a function that makes the 404 errors of a :class:`Router`. The hint names the pages that exist."""
     return lambda request: HttpError(404, f"no page at {request.path[:80]}; {hint}")
 
 
@@ -285,18 +294,18 @@ class Router:
 
     Args:
         routes: The rows. The first of several rows with one path is used.
-        nothing: A function that returns the error for a path without a row.
+        not_found: A function that returns the error for a request whose path matches no row.
         hosts: Names of this server that clients may use, in addition to IP addresses.
         is_local: Whether the server listens only for this machine.
-        enter: A function that returns a request with the target below the root of the table, or raises
-            :class:`HttpError` to reject it.
+        enter: A function that returns the request with a target relative to the table, or raises :class:`HttpError` to
+            reject it.
     """
 
     def __init__(
         self,
         routes: Iterable[Route],
-        nothing: Callable[[HttpRequest], HttpError],
-        hosts: Collection[str] = LOCAL,
+        not_found: Callable[[HttpRequest], HttpError],
+        hosts: Collection[str] = LOCAL_NAMES,
         *,
         is_local: bool = True,
         enter: Callable[[HttpRequest], HttpRequest] = lambda request: request,
@@ -305,13 +314,13 @@ class Router:
         self._exact = {route.path.rstrip("/"): route for route in rows if not route.path.endswith("*")}
         below = {route.path[:-1]: route for route in rows if route.path.endswith("*")}
         self._below = sorted(below.items(), key=lambda item: len(item[0]), reverse=True)
-        self._nothing = nothing
+        self._not_found = not_found
         self._hosts = hosts
         self._is_local = is_local
         self._enter = enter
 
-    def route_of(self, request: HttpRequest) -> tuple[Route, HttpRequest]:
-        """Return the route of a request, and the request in the form for the route.
+    def find_route(self, request: HttpRequest) -> tuple[Route, HttpRequest]:
+        """Return the route of a request, and the request with its target relative to the table and its ``trusted`` set.
 
         Args:
             request: The request, whose body need not be received yet.
@@ -326,7 +335,7 @@ class Router:
         if route is None:
             route = next((route for start, route in self._below if path.startswith(start)), None)
         if route is None:
-            raise self._nothing(request)
+            raise self._not_found(request)
         if route.methods and request.method not in route.methods:
             allowed = ", ".join(route.methods)
             raise HttpError(405, f"{request.method[:20]} {path[:80]}: use {route.methods[0]}", ("Allow", allowed))

@@ -9,7 +9,7 @@ from math import isinf, isnan
 
 
 def double(value: float) -> str:
-    """Format a number like a double in Java: ``5.0``, ``1.0E7``, ``NaN``."""
+    """Return the text of a number in the format of a Java double, such as ``5.0``, ``1.0E7`` or ``NaN``."""
     value = float(value)
     if isnan(value):
         return "NaN"
@@ -17,7 +17,7 @@ def double(value: float) -> str:
         return "+Inf" if value > 0 else "-Inf"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    from decimal import Decimal  # few numbers are that large or small
+    from decimal import Decimal  # rarely needed, because few numbers are so large or so small
 
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
     assert isinstance(exponent, int)

@@ -1,7 +1,8 @@
 """The archive of the history: session ends, deletions and ACL changes, to find out why a node was deleted.
 
-They are kept compressed, 20 to 50 bytes each, so a busy server can answer after days. Nodes with sequence numbers
-have a ring of their own: locks and queues delete many of these, and their names are rarely searched.
+The entries are compressed to 20 to 50 bytes each, so the archive of a busy server covers several days. Entries about
+nodes with sequence numbers have a separate ring: locks and queues delete many such nodes, and their names are rarely
+searched.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from ...protocol.paths import sequence_number
 MAX_BYTES: Final = 16 << 20
 """Maximum size of each of the two rings in bytes."""
 CHUNK_BYTES: Final = 64 << 10
-"""Size of the text that is compressed together. This takes a millisecond."""
+"""Number of bytes of text that are compressed together, which takes a millisecond."""
 MAX_PARTS_BYTES: Final = 32 << 10
-"""Maximum size of the kept changes of one transaction as text."""
-MAX_PATH: Final = 1_000
-"""Maximum number of characters of the paths that are kept. In JSON, each may take six bytes."""
-ENDS: Final = frozenset({"closed", "expired", "ended"})
+"""Maximum size in bytes of the archived changes of one transaction."""
+MAX_PATH_CHARACTERS: Final = 1_000
+"""Maximum length of the archived paths in characters. In JSON, a character may take six bytes."""
+SESSION_ENDS: Final = frozenset({"closed", "expired", "ended"})
 """The kinds of entries that end a session."""
-LASTING: Final = frozenset({"delete", "set ACL"})
-"""The kinds of changes that are kept."""
+ARCHIVED_CHANGES: Final = frozenset({"delete", "set ACL"})
+"""The kinds of changes that are archived."""
 
 
-class Lasting:
+class HistoryArchive:
     """Two rings of archived entries: one for nodes with sequence numbers, one for all others."""
 
     def __init__(self) -> None:
@@ -44,14 +45,14 @@ class Lasting:
         return sum(ring.size for ring in self._rings)
 
     def add(self, kept: tuple[Any, ...]) -> None:
-        """Keep the fields of a history entry, if it has a change that is kept for long.
+        """Archive a history entry, if it ends a session or has a change of the kinds in :data:`ARCHIVED_CHANGES`.
 
         Args:
-            kept: The fields of an entry that is newer than all previous ones.
+            kept: The fields of an entry that is newer than all archived entries.
         """
         *head, kind, parts, left_out, why, number = kept
-        lasting = [part for part in parts if part[0] in LASTING and len(part[1]) <= MAX_PATH]
-        if not lasting and kind not in ENDS:
+        lasting = [part for part in parts if part[0] in ARCHIVED_CHANGES and len(part[1]) <= MAX_PATH_CHARACTERS]
+        if not lasting and kind not in SESSION_ENDS:
             return
         size = most = 0
         while most < len(lasting) and (size := size + len(lasting[most][1]) + 20) <= MAX_PARTS_BYTES:
@@ -60,11 +61,11 @@ class Lasting:
         self._rings[all(sequence_number(path) is not None for _, path, _ in lasting)].add(number, json.dumps(row))
 
     def entries(self, text: str = "", before: int = 0) -> Iterator[list[Any] | None]:
-        """Yield the fields of entries, the latest first, and None before each step of a millisecond.
+        """Yield the fields of entries, the latest first. None is yielded before each step of a millisecond.
 
         Args:
-            text: Only entries whose JSON contains this text, which may be a few too many; empty for all.
-            before: Only entries with numbers below this one; 0 for all.
+            text: Yield only entries whose JSON contains this text; empty for all. A few other entries may also match.
+            before: Yield only entries with a number below this one; 0 for all.
         """
         wanted = json.dumps(text)[1:-1].encode()
         for _, row in merge(*(ring.rows(wanted, before) for ring in self._rings), key=lambda each: -each[0]):
@@ -72,35 +73,38 @@ class Lasting:
 
 
 class _Ring:
-    """Entries as compressed lines of JSON. The oldest ones are discarded."""
+    """A ring of entries, as compressed lines of JSON. The oldest entries are discarded."""
 
     def __init__(self) -> None:
         self.count = self.size = 0
-        self._chunks: deque[tuple[int, int, int, bytes]] = deque()  # first and last number, count of lines, lines
+        self._chunks: deque[tuple[int, int, int, bytes]] = deque()  # first and last entry number, line count, zlib data
         self._lines: list[str] = []
-        self._first = self._last = self._text = 0
+        self._first = self._last = self._pending_bytes = 0
 
     def add(self, number: int, line: str) -> None:
         if not self._lines:
             self._first = number
         self._lines.append(line)
         self._last = number
-        self._text += len(line)
+        self._pending_bytes += len(line)
         self.count += 1
         self.size += len(line)
-        if self._text < CHUNK_BYTES:
+        if self._pending_bytes < CHUNK_BYTES:
             return
         packed = zlib.compress("\n".join(self._lines).encode(), 1)
-        self.size += len(packed) - self._text
+        self.size += len(packed) - self._pending_bytes
         self._chunks.append((self._first, self._last, len(self._lines), packed))
-        self._lines, self._text = [], 0
+        self._lines, self._pending_bytes = [], 0
         while self.size > MAX_BYTES:
             _, _, count, packed = self._chunks.popleft()
             self.count -= count
             self.size -= len(packed)
 
     def rows(self, wanted: bytes, before: int) -> Iterator[tuple[int, list[Any] | None]]:
-        """Yield the number and fields of entries, the latest first, and None for the fields before a chunk is read."""
+        """Yield the numbers and fields of entries, the latest first.
+
+        Before each chunk is decompressed, its last number is yielded with None instead of fields.
+        """
         chunks = list(self._chunks)  # a copy, because the ring may change while the caller pauses
         if self._lines:
             chunks.append((self._first, self._last, 0, zlib.compress("\n".join(self._lines).encode(), 1)))

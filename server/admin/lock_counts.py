@@ -1,8 +1,9 @@
 """Counts of locks and similar recipes, of waiting clients and of deadlocks, for the metrics.
 
-Creates and deletes pay nothing for them. Every contender has an ephemeral node, so a count visits these nodes and their
-neighbours, at 5 us each, in time slices. Until it is complete, it takes memory for the paths of their folders, for the
-line of one folder (0.2 kB for each contender), and for the graph of waits (see ``MAX_WAITS``).
+The counts make creates and deletes no slower. Every contender has an ephemeral node, so counting visits all ephemeral
+nodes and their neighbours, at 5 us each, in time slices. Until counting is complete, it needs memory for the paths of
+all folders with such nodes, for the contenders of one folder (0.2 kB each), and for the graph of waits (see
+``MAX_WAITS``).
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from ...protocol import paths
-from ...protocol.deadlocks import LockEntry, LockStatus, Wait, search_circles
+from ...protocol.deadlocks import LockEntry, LockStatus, Wait, search_cycles
 from ...protocol.recipe_names import (
-    IN_LINE,
+    LINE_KINDS,
     NAMES,
     TAKEN,
     Naming,
     NodeName,
-    is_named,
+    circular_key,
+    matches_kind,
     parse_numbered,
-    place,
     proven_node,
     recipe_of_line,
     semaphore_paths,
@@ -35,20 +36,27 @@ from .pace import Pace
 STEP: Final = 100
 """Number of nodes between two checks of the clock."""
 MAX_CHILDREN: Final = 200_000
-"""Maximum number of children of a counted folder. Larger folders are left out."""
-REUSED: Final = 10
-"""A count is reused for this many times its own duration. It works for half of its duration, so counting takes at most
-5 % of the server's time, however often the metrics are read.
+"""Maximum number of children of a folder. Larger folders are not counted."""
+REUSE_FACTOR: Final = 10
+"""How long a count is reused, as a multiple of its duration.
+
+A count works during half of its duration, so counting takes at most 5 % of the server's time, however often the metrics
+are read.
 """
 Label = tuple[str, str]
-"""A naming and a kind."""
+"""The labels of a metric: the naming, such as ``kazoo``, and the kind of recipe."""
 _KINDS: Final = {"read-write lock": "rwlock"}
-"""The labels of recipes whose label is not their name."""
-NOT_COUNTED: Final = frozenset({("kazoo", "election"), ("kazoo", "party")})
-"""Namings and recipes without a count. kazoo's elections use the names of its locks, and a party has no waiters."""
+"""The kinds of recipes whose label differs from their name."""
+UNCOUNTED_RECIPES: Final = frozenset({("kazoo", "election"), ("kazoo", "party")})
+"""Namings and recipes that are not counted.
+
+kazoo's elections have the same names as its locks, and its parties have no waiters.
+"""
 LABELS: Final[tuple[Label, ...]] = (
     *dict.fromkeys(
-        (row.naming, _KINDS.get(row.recipe, row.recipe)) for row in NAMES if (row.naming, row.recipe) not in NOT_COUNTED
+        (row.naming, _KINDS.get(row.recipe, row.recipe))
+        for row in NAMES
+        if (row.naming, row.recipe) not in UNCOUNTED_RECIPES
     ),
     ("zoolet", "lock"),
 )
@@ -56,7 +64,7 @@ LABELS: Final[tuple[Label, ...]] = (
 
 
 class Count:
-    """The count of one label.
+    """The numbers of locks and waiting clients of one label.
 
     Attributes:
         locks: Number of locks that a client holds or waits for.
@@ -72,7 +80,7 @@ class Count:
 
 
 class Counts(NamedTuple):
-    """All counts.
+    """The counts of all labels, and the number of deadlocks.
 
     Args:
         by_label: The counts by label.
@@ -83,13 +91,13 @@ class Counts(NamedTuple):
     deadlocks: int
 
 
-class _Line:
-    """The contenders of one naming in a folder. Sorting 100,000 of them would take too long for a time slice."""
+class _LockQueue:
+    """The contenders of one naming in a folder, unsorted: sorting 100,000 of them would exceed a time slice."""
 
     def __init__(self) -> None:
         self.contenders: list[tuple[NodeName, Node]] = []
         self.kinds: set[str] = set()
-        self._start = 0  # the number of the first contender
+        self._start = 0  # sequence number of the contender that was added first
         self._first = self._first_writer = inf
 
     def add(self, parsed: NodeName, node: Node) -> None:
@@ -104,23 +112,30 @@ class _Line:
             self._first_writer = min(self._first_writer, at)
 
     def _place(self, parsed: NodeName) -> int:
-        return place(parsed.number, self._start)
+        return circular_key(parsed.number, self._start)
 
     def holds(self, parsed: NodeName) -> bool:
-        """Return whether a contender of the complete line holds the lock, alone or with other readers."""
+        """Return whether a contender holds the lock, alone or with other readers. Call this on the complete queue."""
         at = self._place(parsed)
         return at == self._first or at < self._first_writer
 
     def kind(self, naming: Naming) -> str:
-        """Return the label of the kind of the lock."""
+        """Return the kind of the lock, as metrics show it."""
         recipe = recipe_of_line(naming, self.kinds)
         return _KINDS.get(recipe, recipe)
 
 
 class _Folder(NamedTuple):
-    """The nodes of recipes in one folder."""
+    """The nodes of recipes in one folder.
 
-    lines: dict[Naming, _Line]
+    Args:
+        lines: The contenders of locks and elections, by naming.
+        leases: The namings with a lease of a semaphore.
+        entries: The namings with other nodes, such as queue entries.
+        proven: Number of nodes that have a proof node, which zoolet's locks create.
+    """
+
+    lines: dict[Naming, _LockQueue]
     leases: set[Naming]
     entries: set[Naming]
     proven: int
@@ -129,8 +144,8 @@ class _Folder(NamedTuple):
 _FolderSteps = Generator[None, None, _Folder]
 
 
-class _Counting:
-    """One count. All methods that take long yield None after each bit of work."""
+class _CountInProgress:
+    """A count in progress. Its slow methods are generators, which yield None at least every :data:`STEP` nodes."""
 
     def __init__(self, engine: Engine) -> None:
         self._tree = engine.tree
@@ -141,15 +156,15 @@ class _Counting:
         self.deadlocks = 0
 
     def steps(self) -> Iterator[None]:
-        """Count everything."""
+        """Count all locks, waiters and deadlocks, and yield after each step."""
         folders = yield from self._folders()
         for path in folders:
             folder = yield from self._read(path)
             yield from self._count(path, folder)
         if both := self._holding & self._waiting:
-            for circle in search_circles(self._mixed(folders, both), both):
+            for circle in search_cycles(self._select_contenders(folders, both), both):
                 yield
-                if circle is not None and self._exists(circle):
+                if circle is not None and self._still_exists(circle):
                     self.deadlocks += 1
 
     def _folders(self) -> Generator[None, None, dict[str, None]]:
@@ -164,7 +179,7 @@ class _Counting:
         return found
 
     def _read(self, path: str) -> _FolderSteps:
-        """Return the nodes of recipes that exist in a folder. Nodes that are created in the meantime are left out."""
+        """Return the nodes of recipes in a folder, except nodes that are created while the folder is read."""
         folder, number_proven = _Folder({}, set(), set(), 0), 0
         node = self._tree.get(path)
         children = (node.children if node is not None else None) or Children()
@@ -176,11 +191,11 @@ class _Counting:
             if not isinstance(child, Node) or not is_session(child.owner):
                 continue
             if (parsed := parse_numbered(name)) is not None:
-                if parsed.row.kind in IN_LINE:
-                    folder.lines.setdefault(parsed.row.naming, _Line()).add(parsed, child)
+                if parsed.row.kind in LINE_KINDS:
+                    folder.lines.setdefault(parsed.row.naming, _LockQueue()).add(parsed, child)
                 else:
                     (folder.leases if parsed.row.kind == "lease" else folder.entries).add(parsed.row.naming)
-            elif is_named("kazoo", "lease", name):
+            elif matches_kind("kazoo", "lease", name):
                 folder.leases.add("kazoo")
             elif not is_taken and proven_node(name) in children:
                 number_proven += 1
@@ -188,11 +203,11 @@ class _Counting:
 
     def _count(self, path: str, folder: _Folder) -> Iterator[None]:
         for naming, line in folder.lines.items():
-            semaphore = self._with_waiters(naming, path)
+            semaphore = self._find_semaphore(naming, path)
             count = self.counts[naming, "semaphore" if semaphore else line.kind(naming)]
             count.locks += not semaphore
             self._add_semaphore(naming, semaphore)
-            while line.contenders:  # they are released one by one, because releasing 100,000 together takes 100 ms
+            while line.contenders:  # released one by one, because releasing 100,000 contenders together takes 100 ms
                 parsed, node = line.contenders.pop()
                 if not len(line.contenders) % STEP:
                     yield
@@ -212,8 +227,8 @@ class _Counting:
     def _has(self, path: str) -> bool:
         return self._tree.get(path) is not None
 
-    def _with_waiters(self, naming: Naming, path: str) -> str:
-        """Return the path of the semaphore whose waiters are in a folder; empty for none."""
+    def _find_semaphore(self, naming: Naming, path: str) -> str:
+        """Return the path of the semaphore whose waiters are in a folder, or an empty text if there is none."""
         found = semaphore_paths(naming, path)
         return found.path if found is not None and found.lock == path and self._has(found.leases) else ""
 
@@ -224,8 +239,13 @@ class _Counting:
 
     # --- deadlocks ---
 
-    def _mixed(self, folders: Iterable[str], both: set[int]) -> Generator[LockStatus | None, None, None]:
-        """Yield the lines, with only the contenders of some sessions."""
+    def _select_contenders(self, folders: Iterable[str], owners: set[int]) -> Generator[LockStatus | None, None, None]:
+        """Yield the queues of all locks, reduced to the contenders of some sessions.
+
+        Args:
+            folders: The paths of the folders.
+            owners: The sessions that hold a lock and wait for a lock.
+        """
         for path in folders:
             folder = yield from self._read(path)
             for naming, line in folder.lines.items():
@@ -233,14 +253,14 @@ class _Counting:
                 for number, (parsed, node) in enumerate(line.contenders):
                     if not number % STEP:
                         yield None
-                    if node.owner in both:
+                    if node.owner in owners:
                         at, shared = f"{path}/{parsed.name}", parsed.row.kind == "read"
                         holds = line.holds(parsed)
                         entries.append(LockEntry(at, shared, node.owner, b"", node.ctime / 1000, holds, node.czxid))
                 yield LockStatus(path, naming, tuple(entries))
 
-    def _exists(self, circle: list[Wait]) -> bool:
-        """Return whether all nodes of a circle exist at this moment. Then its clients wait for each other."""
+    def _still_exists(self, circle: list[Wait]) -> bool:
+        """Return whether all nodes of a circle still exist, which proves that its clients wait for each other."""
         nodes = {(entry.path, entry.czxid) for wait in circle for entry in (wait.entry, wait.holder)}
         return all((node := self._tree.get(path)) is not None and node.czxid == czxid for path, czxid in nodes)
 
@@ -249,7 +269,7 @@ class LockCounts:
     """The latest counts of a server.
 
     Attributes:
-        latest: The latest counts; empty before the first.
+        latest: The latest counts; empty until the first count is complete.
     """
 
     def __init__(self) -> None:
@@ -258,12 +278,12 @@ class LockCounts:
         self._valid_until = -inf
 
     async def refresh(self, engine: Engine) -> None:
-        """Count again in time slices, unless the latest counts are still valid. Concurrent calls count once."""
+        """Count in time slices, unless the latest counts are still valid. Concurrent calls share one count."""
         async with self._turn:
             if (started := monotonic()) < self._valid_until:
                 return
-            counting, pace = _Counting(engine), Pace(asyncio.Lock())
+            counting, pace = _CountInProgress(engine), Pace(asyncio.Lock())
             for _ in counting.steps():
                 await pace.rest()
             self.latest = Counts(counting.counts, counting.deadlocks)
-            self._valid_until = monotonic() + REUSED * (monotonic() - started)
+            self._valid_until = monotonic() + REUSE_FACTOR * (monotonic() - started)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from ..core.metrics import SUMMARIES
-from .figures import ADVANCED, BASIC, COUNTERS, GAUGES, NO_COUNTERS, OWN_SUMMARIES
+from .figures import ADVANCED_SUMMARIES, BASIC_SUMMARIES, COUNTERS, GAUGES, OWN_SUMMARIES, UNUSED_COUNTERS
 
-SAMPLED: Final = {
+SLOW_METRICS: Final = {
     "zoolet_locks": "Locks, elections, semaphores and queues that clients hold or wait for, by naming and kind",
     "zoolet_lock_waiters": "Clients that wait for a lock, by its naming and kind",
     "zoolet_lock_longest_wait_seconds": "Longest current wait for a lock in seconds, by its naming and kind",
     "zoolet_deadlocks": "Circles of sessions that wait for each other's locks",
     "zoolet_disk_free_bytes": "Free space on the disk of the data directory, in bytes; absent without a data directory",
 }
-"""The metrics that take time to read."""
-OTHERS: Final = {
+"""The descriptions of metrics that are read in time slices or from the disk, because reading them takes long."""
+DECLARED_ELSEWHERE: Final = {
     # observers
     "zoolet_observer_following": "1 while this observer follows a leader, otherwise 0",
     "zoolet_observer_lag_transactions": "Transactions that this observer lacked at the last ping of the leader",
@@ -44,17 +44,17 @@ OTHERS: Final = {
     "process_resident_memory_bytes": "Resident memory of the process, in bytes",
     "jvm_memory_bytes_used": "Resident memory of the process, in bytes, under ZooKeeper's name",
 }
-"""The metrics that other modules declare."""
-_UNUSED: Final = "Exists for dashboards for ZooKeeper; this server does not measure it"
+"""The descriptions of metrics that other modules declare."""
+_UNUSED_HELP: Final = "Exists for dashboards for ZooKeeper; this server does not measure it"
 _HELP: Final = {
-    **dict.fromkeys((*NO_COUNTERS, *BASIC, *ADVANCED), _UNUSED),
+    **dict.fromkeys((*UNUSED_COUNTERS, *BASIC_SUMMARIES, *ADVANCED_SUMMARIES), _UNUSED_HELP),
     **{name: metric.help for name, metric in (GAUGES | COUNTERS).items()},
     **SUMMARIES,
     **{shown: SUMMARIES[name] for shown, name in OWN_SUMMARIES.items()},
-    **SAMPLED,
-    **OTHERS,
+    **SLOW_METRICS,
+    **DECLARED_ELSEWHERE,
 }
-_REFUSED: Final = "zoolet_refused_"
+_REFUSED_PREFIX: Final = "zoolet_refused_"
 
 
 def help_of(name: str) -> str:
@@ -63,6 +63,6 @@ def help_of(name: str) -> str:
     Raises:
         KeyError: The metric does not exist.
     """
-    if name.startswith(_REFUSED):
-        return f"Requests or connections that the limit {name.removeprefix(_REFUSED)} rejected"
+    if name.startswith(_REFUSED_PREFIX):
+        return f"Requests or connections that the limit {name.removeprefix(_REFUSED_PREFIX)} rejected"
     return _HELP[name]

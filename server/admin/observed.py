@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 
 _BUILT: Final = "11/22/2026 00:00 UTC"
 """The date of the release, in the format of ZooKeeper up to 3.6, because go-zookeeper only reads this format."""
-PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
+PYTHON_VERSION: Final = ".".join(map(str, sys.version_info[:3]))
 
 
-class Observing(NamedTuple):
-    """The view of an observer of an ensemble. It serves reads only, and is ready while it follows a leader.
+class ObserverFacts(NamedTuple):
+    """The additional facts about a server that is an observer of an ensemble.
+
+    An observer serves only reads, and is ready while it follows a leader.
 
     Args:
-        problem: A function that returns the reason why no leader is followed, in one line; empty if one is followed.
+        problem: A function that returns the reason why no leader is followed, in one line; empty while the observer
+            follows a leader.
         metrics: A function that returns the metrics that only an observer has.
     """
 
@@ -31,54 +34,54 @@ class Observing(NamedTuple):
     metrics: Callable[[], Mapping[str, float]]
 
 
-class Observed:
+class MonitoredServer:
     """The view of a server for monitoring.
 
     Args:
         engine: The engine.
         configuration: A function that returns the ports, limits and directories for ``conf``, by ZooKeeper's keys.
-        file: Text of the server's zoo.cfg; None without a file.
-        last_snapshot: A function that returns the zxid of the last snapshot, and the time of its writing in seconds
-            since the epoch; None without a snapshot.
-        waiting: A function that returns the number of connections whose requests wait for a turn.
+        zoo_cfg_text: Text of the server's zoo.cfg; None if the server was started without one.
+        last_snapshot: A function that returns the zxid of the last snapshot and the time when it was written, in
+            seconds since the epoch; or None if there is no snapshot.
+        count_waiting: A function that returns the number of connections whose requests wait for a turn.
         data_dir: The data directory; None for a server in memory.
 
     Attributes:
-        certificate_ends: Expiry time of the TLS port's certificate in seconds since the epoch; 0 without a certificate.
+        certificate_ends: Expiry time of the TLS port's certificate in seconds since the epoch; 0 if there is none.
         samples: The times of some requests in milliseconds, by the name and the value of a label.
         role: A function that returns ``standalone``, or the server's role in an ensemble.
         quorum: A function that returns the metrics of ``mntr`` that exist only for a member of an ensemble.
-        locks: The counts of locks; None before the first.
-        observing: The view of an observer of an ensemble; None for other servers.
+        locks: The counts of locks; None until they are read for the first time.
+        observing: The additional facts about an observer; None for other servers.
     """
 
     def __init__(
         self,
         engine: Engine,
         configuration: Callable[[], Mapping[str, object]] = dict,
-        file: str | None = None,
+        zoo_cfg_text: str | None = None,
         last_snapshot: Callable[[], tuple[int, int] | None] = lambda: None,
-        waiting: Callable[[], int] = int,
+        count_waiting: Callable[[], int] = int,
         data_dir: str | None = None,
     ) -> None:
         self.engine = engine
         self.configuration = configuration
-        self.file = file
+        self.zoo_cfg_text = zoo_cfg_text
         self.last_snapshot = last_snapshot
-        self.waiting = waiting
+        self.count_waiting = count_waiting
         self.data_dir = data_dir
         self.certificate_ends = 0.0
         self.samples: dict[str, dict[str, Summary]] = {}
         self.role: Callable[[], str] = lambda: "standalone"
         self.quorum: Callable[[], Mapping[str, str | int]] = dict
         self.locks: LockCounts | None = None
-        self.observing: Observing | None = None
+        self.observing: ObserverFacts | None = None
 
     def version(self) -> str:
         """Return the text of the version line, in the form that tools parse."""
         return f"{self.engine.settings.compat.release}-zoolet, built on {_BUILT}"
 
-    def running_ms(self) -> int:
+    def uptime_ms(self) -> int:
         """Return the time since the start of the server, in milliseconds."""
         return self.engine.monotonic_ms - self.engine.started
 
@@ -87,7 +90,7 @@ class Observed:
         return self.engine.tree.reported_size
 
     def mode(self) -> str:
-        """Return the server's role, or ``read-only`` while clients cannot write; for observers always ``observer``."""
+        """Return the server's role, or ``read-only`` while clients cannot write. An observer is always ``observer``."""
         if self.observing is not None:
             return "observer"
         return "read-only" if self.refusal() else self.role()
@@ -110,9 +113,11 @@ class Observed:
         return space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
 
 
-def ready(observed: Observed) -> str:
-    """Return the reason why clients cannot use the server normally, in one line; empty if they can. An observer
-    counts as usable while it follows a leader, although clients can only read.
+def ready(observed: MonitoredServer) -> str:
+    """Return the reason why the server is not ready, in one line, or an empty text if it is ready.
+
+    A server is ready while clients can read and write. An observer is ready while it follows a leader, although its
+    clients can only read.
     """
     if observed.observing is not None:
         return observed.observing.problem()

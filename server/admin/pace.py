@@ -1,4 +1,4 @@
-"""Work in time slices, for reports and the console: other clients get their turn between two slices."""
+"""The time slices of long work, such as reports and the console: clients are served between two slices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SLICE: Final = 0.001
 
 
 class Pace:
-    """Divides work into time slices with pauses in between.
+    """The pace of one task, which works in time slices with pauses in between.
 
     Args:
         turn: Lock that all work of a server shares, so that its slices and pauses follow each other.
@@ -22,7 +22,7 @@ class Pace:
         self._until = perf_counter() + SLICE
 
     async def rest(self) -> bool:
-        """Pause if the time slice is over; return whether it was."""
+        """Pause if the time slice is over. Return whether the task was paused."""
         if perf_counter() < self._until:
             return False
         async with self._turn:

@@ -27,9 +27,21 @@ from . import prometheus
 from .audit import audit_line
 from .commands import BY_NAME, COMMANDS, Command, execute
 from .facts import Facts
-from .http import LOCAL, POST, READS, SECURITY, HttpError, HttpRequest, Response, Route, Router, Token, no_page
-from .java_json import pieces, pretty_json
-from .observed import Observed, ready
+from .http import (
+    LOCAL_NAMES,
+    POST,
+    READS,
+    SECURITY_HEADERS,
+    HttpError,
+    HttpRequest,
+    Response,
+    Route,
+    Router,
+    Token,
+    no_page,
+)
+from .java_json import json_pieces, pretty_json
+from .observed import MonitoredServer, ready
 from .pace import Pace
 from .state_pages import MAX_BODY, StatePages, Transfer
 
@@ -38,21 +50,21 @@ _audit = logging.getLogger("zoolet.audit")
 _zoolet = logging.getLogger("zoolet")
 MAX_ANSWER: Final = 8 << 20
 """Maximum size of the answer of a command in bytes."""
-CHANGES: Final = ("GET", "HEAD", "POST")
-MISSING: Final = "this request requires the admin token: send 'Authorization: Bearer TOKEN'"
-HINT: Final = "; the token is in the file of --admin-token-file, or was printed at the start"
+CHANGE_METHODS: Final = ("GET", "HEAD", "POST")
+MISSING_TOKEN: Final = "this request requires the admin token: send 'Authorization: Bearer TOKEN'"
+TOKEN_HINT: Final = "; the token is in the file of --admin-token-file, or was printed at the start"
 
 Console = Callable[[Token], Iterable[Route]]
 """A function that returns the routes of the console."""
 
 
 async def healthz(request: HttpRequest) -> Response:
-    """Answer ``/healthz``."""
+    """Answer ``/healthz``, which shows that the event loop is running."""
     return Response(b"ok\n")
 
 
-async def metrics_page(observed: Observed, request: HttpRequest) -> Response:
-    """Answer ``/metrics``."""
+async def metrics_page(observed: MonitoredServer, request: HttpRequest) -> Response:
+    """Answer ``/metrics`` with all metrics, or with those that ``name[]`` selects."""
     names = {value for name, value in request.parameters() if name == "name[]"}
     return Response((await prometheus.text(observed, names)).encode(), prometheus.CONTENT_TYPE)
 
@@ -75,9 +87,9 @@ class AdminPages:
 
     def __init__(
         self,
-        observed: Observed,
+        observed: MonitoredServer,
         token: str,
-        hosts: Collection[str] = LOCAL,
+        hosts: Collection[str] = LOCAL_NAMES,
         *,
         is_local: bool = True,
         prefix: str = "/commands",
@@ -87,7 +99,7 @@ class AdminPages:
         self._state = StatePages(transfer)
         self._observed = observed
         self._prefix = "/" + prefix.strip("/")
-        guard = Token(token, is_local, MISSING, HINT, self._warn)
+        guard = Token(token, is_local, MISSING_TOKEN, TOKEN_HINT, self._warn)
         routes = [*self._routes(guard), *(console(guard) if console is not None else ())]
         paths = f"{'/ (the console), ' if console is not None else ''}{self._prefix}, /metrics, /healthz or /readyz"
         self.router: Final = Router(routes, no_page(f"use {paths}"), hosts, is_local=is_local)
@@ -97,11 +109,11 @@ class AdminPages:
         prefix = self._prefix
         yield Route(READS, prefix, self._links)
         for name, command in BY_NAME.items():
-            path, audited = f"{prefix}/{name}", partial(self._audited, command)
+            path, audited = f"{prefix}/{name}", partial(self._execute_audited, command)
             if command.name == "restore":
-                yield Route(POST, path, audited, token.required, MAX_BODY, self._state.receiving)
+                yield Route(POST, path, audited, token.required, MAX_BODY, self._state.reserve_restore)
             elif command.guarded:
-                yield Route(CHANGES, path, audited, token.required)
+                yield Route(CHANGE_METHODS, path, audited, token.required)
             else:
                 yield Route(READS, path, partial(self._execute, command))
         yield Route((), f"{prefix}/*", self._unknown)
@@ -117,7 +129,7 @@ class AdminPages:
         """Answer with a link for each command, as in ZooKeeper."""
         names = sorted(command.name for command in COMMANDS)
         links = "".join(f'<a href="{self._prefix}/{name}">{name}</a>\n<br/>\n' for name in names)
-        return Response(links.encode(), "text/html; charset=utf-8", headers=SECURITY)
+        return Response(links.encode(), "text/html; charset=utf-8", headers=SECURITY_HEADERS)
 
     async def _readyz(self, request: HttpRequest) -> Response:
         reason = ready(self._observed)
@@ -129,13 +141,13 @@ class AdminPages:
             pretty_json({"command": name, "error": f"Unknown command: {name}"}).encode(), "application/json"
         )
 
-    async def _audited(self, command: Command, request: HttpRequest) -> Response:
+    async def _execute_audited(self, command: Command, request: HttpRequest) -> Response:
         result = "failure"
         try:
             response = await self._execute(command, request)
             result = "success"
         finally:
-            if _audit.level:  # the level is set by audit.enable
+            if _audit.level:  # only audit.enable sets the level of this logger
                 client = ClientConnection(request.host)
                 client.add_id("super", "admin")
                 _audit.info("%s", audit_line(client, {"operation": command.name, "result": result}))
@@ -149,21 +161,21 @@ class AdminPages:
             parameters.setdefault(key, value)  # the first value wins, as in ZooKeeper
         facts = execute(command, self._observed, parameters)
         if command.name == "log_level":
-            if facts["error"]:  # only zoolet's own command fails; ZooKeeper's commands answer 200 with an error
+            if facts["error"]:  # unlike ZooKeeper's commands, which report errors with status 200
                 raise HttpError(400, facts["error"])
-            level = max(logging.WARNING, _zoolet.level)  # the line is logged at any level
+            level = max(logging.WARNING, _zoolet.level)  # high enough to be logged in any case
             _log.log(level, "the log level was set to %s on the admin port by %s", facts["level"], request.host)
         return Response(await _json_in_slices(facts), "application/json")
 
 
 async def _json_in_slices(facts: Facts) -> bytes:
-    """Return facts as JSON, encoded in time slices.
+    """Encode facts as JSON, in time slices.
 
     Raises:
         HttpError: The text has more than MAX_ANSWER bytes.
     """
     text, pace = bytearray(), Pace(asyncio.Lock())
-    for piece in pieces(facts):
+    for piece in json_pieces(facts):
         text += piece.encode()
         if len(text) > MAX_ANSWER:
             raise HttpError(503, f"the answer has more than {MAX_ANSWER >> 20} MB; use the console or zoolet shell")

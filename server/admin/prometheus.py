@@ -1,4 +1,4 @@
-"""The metrics in the text format of Prometheus, with the same series as ZooKeeper's provider, and real descriptions.
+"""The metrics in the text format of Prometheus: the series of ZooKeeper's provider, and a description of each series.
 
 Source: PrometheusMetricsProvider, TextFormat of simpleclient.
 """
@@ -18,20 +18,25 @@ from . import descriptors
 from .figures import MetricValues, figures
 from .java import double
 from .lock_counts import Count, LockCounts
-from .metric_help import SAMPLED, help_of
-from .observed import Observed
+from .metric_help import SLOW_METRICS, help_of
+from .observed import MonitoredServer
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_STARTED: Final = time.time() - time.process_time()
+_START_TIME: Final = time.time() - time.process_time()
 _MEDIAN: Final = (0.5,)
-_ADVANCED: Final = (0.5, 0.9, 0.99)
+_ADVANCED_QUANTILES: Final = (0.5, 0.9, 0.99)
 
 
-async def text(observed: Observed, names: Collection[str] = ()) -> str:
-    """Return the text of ``/metrics``: all series, or only the series with some names."""
+async def text(observed: MonitoredServer, names: Collection[str] = ()) -> str:
+    """Return the text of ``/metrics``.
+
+    Args:
+        observed: The view of the server.
+        names: The names of the series to return; empty for all.
+    """
     found = list(_series(figures(observed)))
-    if not names or not SAMPLED.keys().isdisjoint(names):
-        found += [series async for series in _sampled_series(observed)]
+    if not names or not SLOW_METRICS.keys().isdisjoint(names):
+        found += [series async for series in _slow_series(observed)]
     lines: list[str] = []
     for name, kind, samples in found:
         if not names or name in names:
@@ -39,8 +44,8 @@ async def text(observed: Observed, names: Collection[str] = ()) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-async def _sampled_series(observed: Observed) -> AsyncIterator[tuple[str, str, list[str]]]:
-    """Yield the series that take time to read."""
+async def _slow_series(observed: MonitoredServer) -> AsyncIterator[tuple[str, str, list[str]]]:
+    """Yield the series in :data:`SLOW_METRICS`. The locks are counted first, unless their counts are recent."""
     if observed.locks is None:
         observed.locks = LockCounts()
     await observed.locks.refresh(observed.engine)
@@ -49,7 +54,7 @@ async def _sampled_series(observed: Observed) -> AsyncIterator[tuple[str, str, l
     reads: dict[str, Callable[[Count], float]] = {
         "zoolet_locks": lambda count: count.locks,
         "zoolet_lock_waiters": lambda count: count.waiters,
-        "zoolet_lock_longest_wait_seconds": lambda count: max(now - count.since, 0) / 1000,  # without a wait: -inf
+        "zoolet_lock_longest_wait_seconds": lambda count: max(now - count.since, 0) / 1000,  # 0 if no client waits
     }
     for name, read in reads.items():
         labels = [f'{name}{{naming="{naming}",kind="{kind}",}}' for naming, kind in counts]
@@ -59,7 +64,7 @@ async def _sampled_series(observed: Observed) -> AsyncIterator[tuple[str, str, l
             [f"{label} {double(read(count))}" for label, count in zip(labels, counts.values(), strict=True)],
         )
     yield "zoolet_deadlocks", "gauge", [f"zoolet_deadlocks {double(deadlocks)}"]
-    with contextlib.suppress(OSError):  # the series ends when the directory is removed
+    with contextlib.suppress(OSError):  # if the directory was removed, the series is omitted
         if (disk := await observed.disk()) is not None:
             yield "zoolet_disk_free_bytes", "gauge", [f"zoolet_disk_free_bytes {double(disk[0])}"]
 
@@ -69,21 +74,21 @@ def _series(now: MetricValues) -> Iterator[tuple[str, str, list[str]]]:
         yield name, "gauge", [f"{name} {double(value)}"]
     for name, count in now.counters.items():
         yield name, "counter", [f"{name} {double(count)}"]
-    for kind, sets in (("gauge", now.gauge_sets), ("counter", now.sets)):
+    for kind, sets in (("gauge", now.gauge_sets), ("counter", now.counter_sets)):
         for name, numbers in sets.items():
             yield name, kind, [f"{name}{{key={_quote(key)},}} {double(number)}" for key, number in numbers.items()]
     for name, summary in now.basic.items():
         yield name, "summary", _summary(name, summary, _MEDIAN)
     for name, summary in now.advanced.items():
-        yield name, "summary", _summary(name, summary, _ADVANCED)
+        yield name, "summary", _summary(name, summary, _ADVANCED_QUANTILES)
     by_name: dict[str, list[str]] = {}
     for (name, label), summaries in now.samples.items():
         for shown, summary in summaries.items():
-            lines = _summary(f"{name}_by_{label}", summary, _ADVANCED, f"{label}={_quote(shown)},")
+            lines = _summary(f"{name}_by_{label}", summary, _ADVANCED_QUANTILES, f"{label}={_quote(shown)},")
             by_name.setdefault(f"{name}_by_{label}", []).extend(lines)
     for name, samples in by_name.items():
         yield name, "summary", samples
-    for name, (kind, value) in process().items():
+    for name, (kind, value) in process_metrics().items():
         yield name, kind, [f"{name} {double(value)}"]
 
 
@@ -97,12 +102,12 @@ def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"') + '"'
 
 
-def process() -> dict[str, tuple[str, float]]:
+def process_metrics() -> dict[str, tuple[str, float]]:
     """Return the metrics of this process, with the standard names of Prometheus clients."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     found: dict[str, tuple[str, float]] = {
         "process_cpu_seconds_total": ("counter", used.ru_utime + used.ru_stime),
-        "process_start_time_seconds": ("gauge", _STARTED),
+        "process_start_time_seconds": ("gauge", _START_TIME),
         "process_open_fds": ("gauge", descriptors.in_use()),
         "process_max_fds": ("gauge", descriptors.limit()),
     }

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-MINUTES: Final = 10
+COUNTED_MINUTES: Final = 10
 """Number of minutes over which writes are counted."""
 MAX_WRITERS: Final = 10_000
 """Maximum number of sessions that are counted in each minute."""
 
 
 class RecentWrites:
-    """The number of transactions of each session in the last ten minutes. Each call costs 0.3 us."""
+    """The number of transactions of each session in the last ten minutes. Counting a transaction takes 0.3 us."""
 
     def __init__(self) -> None:
         self._total: dict[int, int] = {}
         self._minutes: deque[tuple[int, dict[int, int]]] = deque()
 
     def count(self, session_id: int, time: int, number: int = 1) -> None:
-        """Count transactions.
+        """Count transactions of a session. If too many sessions have written in this minute, ignore other sessions.
 
         Args:
             session_id: The session that made the request.
@@ -36,9 +36,13 @@ class RecentWrites:
             self._total[session_id] = self._total.get(session_id, 0) + number
 
     def total(self, time: int) -> dict[int, int]:
-        """Return the number of transactions by session, at a time in milliseconds since the epoch."""
-        first = time // 60_000 - MINUTES
-        while self._minutes and (self._minutes[0][0] <= first or len(self._minutes) > MINUTES + 1):
+        """Return the number of transactions by session, in the ten minutes before a time.
+
+        Args:
+            time: Current time in milliseconds since the epoch.
+        """
+        first = time // 60_000 - COUNTED_MINUTES
+        while self._minutes and (self._minutes[0][0] <= first or len(self._minutes) > COUNTED_MINUTES + 1):
             for session_id, number in self._minutes.popleft()[1].items():
                 self._total[session_id] -= number
                 if not self._total[session_id]:

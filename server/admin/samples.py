@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from ..core.metrics import Mark
-from .observed import Observed
+from ..core.metrics import SummaryMark
+from .observed import MonitoredServer
 
-HOUR: Final = 3600
+HOUR_SAMPLES: Final = 3600
 """Number of seconds whose samples are kept."""
-DAY: Final = 1440
+DAY_SAMPLES: Final = 1440
 """Number of minutes whose samples are kept."""
 PERCENTILE_SECONDS: Final = 60
 """Number of seconds that a percentile covers."""
@@ -30,28 +30,28 @@ COLUMNS: Final = (
     "data_bytes",
     "memory",
 )
-"""The columns of a sample: seconds since the epoch, requests and writes per second, the 99th percentiles of the
-milliseconds of reads and writes in the last minute, counts, and bytes.
+"""The columns of a sample: the time in seconds since the epoch, requests and writes per second, the 99th percentiles of
+the latencies of reads and writes in the last minute in milliseconds, counts, and sizes in bytes.
 """
 Row = tuple[float, ...]
 """A sample: a number for each of :data:`COLUMNS`."""
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class SampleBuffer:
-    """Samples, with bounded memory.
+    """The samples of an hour and of a day. Older samples are discarded.
 
     Attributes:
         hour: The samples of the last hour, one per second.
-        day: The highest numbers of each minute of the last day.
+        day: One sample per minute of the last day, with the maximum of each column.
     """
 
     def __init__(self) -> None:
-        self.hour: Final[deque[Row]] = deque(maxlen=HOUR)
-        self.day: Final[deque[Row]] = deque(maxlen=DAY)
+        self.hour: Final[deque[Row]] = deque(maxlen=HOUR_SAMPLES)
+        self.day: Final[deque[Row]] = deque(maxlen=DAY_SAMPLES)
 
     def add(self, row: Row) -> Row:
-        """Add a sample, and return it."""
+        """Add a sample to both lists, and return it."""
         self.hour.append(row)
         if self.day and self.day[-1][0] // PERCENTILE_SECONDS == row[0] // PERCENTILE_SECONDS:
             self.day[-1] = tuple(map(max, self.day[-1], row))
@@ -68,11 +68,11 @@ class Samples:
         now: A function that returns the seconds since the epoch.
     """
 
-    def __init__(self, observed: Observed, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, observed: MonitoredServer, now: Callable[[], float] = time.time) -> None:
         self._observed = observed
         self._now = now
         self._packets, self._zxid, self._taken = self._counters()
-        self._marks: deque[tuple[Mark, Mark]] = deque(maxlen=PERCENTILE_SECONDS)
+        self._marks: deque[tuple[SummaryMark, SummaryMark]] = deque(maxlen=PERCENTILE_SECONDS)
         self.rows: Final = SampleBuffer()
 
     def _counters(self) -> tuple[int, int, float]:
@@ -80,7 +80,7 @@ class Samples:
         return engine.metrics.packets_received, engine.zxid, self._now()
 
     def add(self) -> Row:
-        """Add a sample, and return it."""
+        """Take a sample of the current metrics, add it to :attr:`rows`, and return it."""
         engine = self._observed.engine
         packets, zxid, now = self._counters()
         seconds = max(now - self._taken, 0.001)
@@ -101,7 +101,7 @@ class Samples:
             engine.watches.active,
             self._observed.node_count(),
             engine.tree.reported_bytes,
-            memory(),
+            resident_bytes(),
         )
         return self.rows.add(row)
 
@@ -110,10 +110,10 @@ def _rounded_or_zero(value: float) -> float:
     return round(value, 3) if value == value else 0.0
 
 
-def memory() -> int:
-    """Return the memory of the process in bytes; 0 on systems without this information."""
+def resident_bytes() -> int:
+    """Return the resident memory of the process in bytes, or 0 if the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
+            return int(file.read().split()[1]) * _PAGE_BYTES
     except OSError:
         return 0

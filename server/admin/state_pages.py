@@ -6,7 +6,7 @@
 ``POST /commands/restore``, the file as body       ``{"last_zxid": N}``; new zxids follow N
 =================================================  ===================================================================
 
-Only one of them is executed at a time. Errors change nothing:
+Only one of these commands is executed at a time. A command that fails changes nothing:
 
 - 429: another snapshot or restore is in progress. A restore is rejected before its body is received.
 - 503: the server does not support the command.
@@ -46,12 +46,12 @@ class Encoding(Protocol):
         ...
 
     async def end(self) -> None:
-        """Release the encoding, whether or not it is complete."""
+        """Release the encoding, even if it is incomplete."""
         ...
 
 
 class Transfer(Protocol):
-    """Exports and imports the state. It is implemented by ``StateTransfer``."""
+    """An object that exports and imports the state of a server, such as ``StateTransfer``."""
 
     @property
     def has_files(self) -> bool:
@@ -76,7 +76,7 @@ class Transfer(Protocol):
 
 
 class StatePages:
-    """Answers the HTTP commands ``snapshot`` and ``restore``.
+    """The pages of the HTTP commands ``snapshot`` and ``restore``.
 
     Args:
         transfer: Implementation of the commands; None for a server that does not support them.
@@ -87,15 +87,14 @@ class StatePages:
         self._is_busy = self._is_receiving = False
 
     @contextmanager
-    def receiving(self) -> Iterator[None]:
-        """Reserve the right to receive and execute a restore. Further restores are rejected before their bodies are
-        received.
+    def reserve_restore(self) -> Iterator[None]:
+        """Reserve the only place for a restore. In the block, other restores are rejected before their bodies arrive.
 
         Raises:
             HttpError: Another restore or a snapshot is in progress.
         """
         if self._is_receiving or self._is_busy:
-            raise _another()
+            raise _busy_error()
         self._is_receiving = True
         try:
             yield
@@ -129,17 +128,19 @@ class StatePages:
                 raise HttpError(500, f"cannot create the snapshot: {error}") from None
             raise
         headers = ("last_zxid", hexadecimal(encoding.zxid)), ("snapshot_size", str(size)), ("Content-Length", str(size))
-        return Response(content_type="application/octet-stream", headers=headers, stream=_Pieces(self, encoding))
+        return Response(
+            content_type="application/octet-stream", headers=headers, stream=_SnapshotStream(self, encoding)
+        )
 
     async def _write(self, transfer: Transfer) -> Response:
         if not transfer.has_files:
             raise HttpError(503, "the server has no data directory; omit streaming=false to download the snapshot")
-        with self._one_at_a_time():
+        with self._exclusive_access():
             try:
                 zxid, size = await transfer.write_snapshot()
             except OSError as error:
                 raise HttpError(500, f"cannot write the snapshot: {error}") from None
-        return _facts(
+        return _json_response(
             {"command": "snapshot", "error": None}, ("last_zxid", hexadecimal(zxid)), ("snapshot_size", str(size))
         )
 
@@ -147,24 +148,24 @@ class StatePages:
         if not request.body:
             raise HttpError(400, "the body is empty; expected an uncompressed snapshot")
         self._begin()
-        # A separate task, because it must not be cancelled between naming the file and loading it.
+        # In a separate task: if the client disconnects, the restore must not stop between naming and loading the file.
         work = asyncio.get_running_loop().create_task(transfer.restore(request.body))
-        work.add_done_callback(self._restored)
+        work.add_done_callback(self._finish_restore)
         try:
             zxid = await asyncio.shield(work)
         except ValueError as error:
             raise HttpError(400, f"nothing was changed: {error}") from None
         except OSError as error:
             raise HttpError(500, f"nothing was changed: {error}") from None
-        return _facts({"last_zxid": zxid, "command": "restore", "error": None})
+        return _json_response({"last_zxid": zxid, "command": "restore", "error": None})
 
-    def _restored(self, work: asyncio.Task[int]) -> None:
+    def _finish_restore(self, work: asyncio.Task[int]) -> None:
         self._is_busy = False
         if not work.cancelled():
-            work.exception()  # the request, if it still exists, reports the exception
+            work.exception()  # mark the exception as retrieved, because the client may have disconnected
 
     @contextmanager
-    def _one_at_a_time(self) -> Iterator[None]:
+    def _exclusive_access(self) -> Iterator[None]:
         self._begin()
         try:
             yield
@@ -173,11 +174,11 @@ class StatePages:
 
     def _begin(self) -> None:
         if self._is_busy:
-            raise _another()
+            raise _busy_error()
         self._is_busy = True
 
     async def end(self, encoding: Encoding | None) -> None:
-        """Release an encoding, and allow a new one to start."""
+        """Release an encoding, and allow the next snapshot or restore."""
         try:
             if encoding is not None:
                 await encoding.end()
@@ -185,8 +186,8 @@ class StatePages:
             self._is_busy = False
 
 
-class _Pieces:
-    """The body of a snapshot."""
+class _SnapshotStream:
+    """The response body of a snapshot. It releases the encoding when it is closed."""
 
     def __init__(self, pages: StatePages, encoding: Encoding) -> None:
         self._pages = pages
@@ -199,9 +200,9 @@ class _Pieces:
         await self._pages.end(self._encoding)
 
 
-def _another() -> HttpError:
+def _busy_error() -> HttpError:
     return HttpError(429, "another snapshot or restore is in progress; try again later", ("Retry-After", "1"))
 
 
-def _facts(facts: Facts, *headers: tuple[str, str]) -> Response:
+def _json_response(facts: Facts, *headers: tuple[str, str]) -> Response:
     return Response(pretty_json(facts).encode(), "application/json", headers=headers)

@@ -1,4 +1,4 @@
-"""The result of a configuration: the arguments of the parts of a server."""
+"""The configuration of a server: the settings of each of its parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class UnknownKey(NamedTuple):
     Args:
         name: The key as it was written.
         where: The place where it was written.
-        nearest: The known key with the most similar name; None if none is similar.
+        nearest: The known key with the most similar name; None if all others are too different.
     """
 
     name: str
@@ -25,10 +25,10 @@ class UnknownKey(NamedTuple):
 
 
 class AdminSettings(Fields):
-    """The ports for operators.
+    """The settings for operators: admin port, metrics port, slow requests, history and audit log.
 
     Args:
-        enabled: Listen on the admin port, even if *port* is not set. If *port* is set, this is not needed.
+        enabled: Listen on the admin port, even if *port* is not set. Setting *port* alone also enables it.
         host: The address of the admin port; None for all addresses of the machine.
         port: The admin port; 0 picks a free port, None disables it.
         hosts: Host names that clients may use for the admin port and the metrics port, in addition to the names of this
@@ -67,10 +67,10 @@ class ServerConfig(Fields):
     Args:
         host: The address to listen on; None for all addresses of the machine.
         port: The port; 0 picks a free port, None for TLS only.
-        unix_socket: The path of a Unix socket to listen on; None for none.
-        max_client_cnxns: The most connections from one address; 0 for no limit.
-        max_cnxns: The most connections in total; 0 for no limit.
-        backlog: Connections that may wait to be accepted.
+        unix_socket: The path of a Unix socket to listen on; None to use no Unix socket.
+        max_client_cnxns: Maximum number of connections from one address; 0 for no limit.
+        max_cnxns: Maximum number of connections in total; 0 for no limit.
+        backlog: Maximum number of connections that wait to be accepted.
         whitelist: The four-letter commands that are answered.
         isro: Also answer the command ``isro``.
         settings: The settings of the core.
@@ -78,10 +78,10 @@ class ServerConfig(Fields):
         secure_host: The address to listen on for TLS; None for all addresses of the machine.
         secure_port: The port for connections over TLS; 0 picks a free port, None disables TLS.
         tls: The certificates, and the requirements for clients.
-        admin: The ports for operators.
+        admin: The settings for operators.
         ignored: Known keys without effect. All of them share one warning.
         unknown: Unknown keys. Each gets its own warning.
-        file: The text of the zoo.cfg; None without one.
+        file: The text of the zoo.cfg; None if the server was started without one.
     """
 
     host: str | None = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Read the users of SASL DIGEST-MD5 from a JAAS file.
+"""The users of SASL DIGEST-MD5 in a JAAS file.
 
 ::
 
@@ -21,15 +21,15 @@ from .converters import read_text
 SECTION: Final = "Server"
 """The section that is read by default. ``sasl.serverconfig`` selects a different section."""
 
-_TOKEN: Final = (
+_TOKEN_PATTERN: Final = (
     r'(?s:\s+|//[^\n]*|#[^\n]*|/\*.*?\*/|"(?P<text>(?:\\.|[^"\\])*)"|(?P<mark>[{};=])|(?P<word>[^\s{};="]+))'
 )
 Token = tuple[str, str]
 """The kind of a token and its text. The kind is ``mark``, ``word``, or ``text`` for a token in quotes."""
 
 
-def users(path: str, section: str = SECTION) -> dict[str, str] | None:
-    """Return the users of a section and their passwords.
+def read_users(path: str, section: str = SECTION) -> dict[str, str] | None:
+    """Read the users in a section of a JAAS file, with their passwords.
 
     Returns:
         The passwords by user; None if the file has no such section.
@@ -60,7 +60,7 @@ def users(path: str, section: str = SECTION) -> dict[str, str] | None:
 
 def _tokens(text: str) -> list[Token]:
     tokens: list[Token] = []
-    for match in re.finditer(_TOKEN, text):
+    for match in re.finditer(_TOKEN_PATTERN, text):
         kind = match.lastgroup
         if kind == "text":
             tokens.append((kind, re.sub(r"\\(.)", r"\1", match["text"], flags=re.DOTALL)))

@@ -50,7 +50,7 @@ from .converters import (
 
 
 class KeyStatus(Enum):
-    """How a key is treated when it is set."""
+    """The treatment of a key that is set."""
 
     HONOURED = auto()
     """The key sets a field of the configuration."""
@@ -62,7 +62,7 @@ class KeyStatus(Enum):
 
 _DEFAULTS: Final = ServerConfig()
 _PLACEHOLDERS: Final = {"*": r"(?s:.*)", "<number>": r"\d+", "<name>": r"\w+"}
-"""The pattern that each placeholder at the end of a family's name stands for."""
+"""The patterns of the placeholders that may end the name of a family of keys."""
 
 
 class Key(NamedTuple):
@@ -102,12 +102,12 @@ class Key(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The key, with its option if it has one, for messages."""
+        """The name of the key for messages, followed by its command-line option if there is one."""
         return f"{self.name} ({self.option})" if self.option else self.name
 
     @property
     def default(self) -> str:
-        """The value in an empty configuration, as text. Empty if there is none."""
+        """The default value as text; empty if the key has no default."""
         return self.fallback or self.converter.show(attrgetter(self.field)(_DEFAULTS))
 
     @property
@@ -448,16 +448,16 @@ def _refused(name: str, remedy: str, *supported: object, converter: Converter = 
     return Key(name, "", converter, remedy, status=KeyStatus.REFUSED, supported=supported, dynamic=dynamic)
 
 
-_SINGLE: Final = "This is a single server."
+_SINGLE_SERVER_REASON: Final = "This is a single server."
 _PROVIDERS: Final = "org.apache.zookeeper.server.auth.{}AuthenticationProvider"
 
 # fmt: off
 IGNORED: Final[tuple[Key, ...]] = (
     *_ignored("Only one such line is allowed, for this server. Only its client port and address are used.",
               "server.<number>", dynamic=True),
-    *_ignored(_SINGLE, "version", dynamic=True),
+    *_ignored(_SINGLE_SERVER_REASON, "version", dynamic=True),
     *_ignored(
-        _SINGLE,
+        _SINGLE_SERVER_REASON,
         "standaloneEnabled", "initLimit", "syncLimit", "syncEnabled", "connectToLearnerMasterLimit", "leaderServes",
         "leader.*", "learner.*", "observer.*", "follower.*", "fastleader.*", "observerMasterPort", "cnxTimeout",
         "electionPort*", "electionPortBindRetry", "maxTimeToWaitForEpoch", "quorum.*", "quorumListenOnAllIPs",
@@ -532,13 +532,17 @@ them.
 # fmt: on
 
 KEYS: Final[tuple[Key, ...]] = (*(key for section in SECTIONS.values() for key in section), *IGNORED, *REFUSED)
-"""The whole table."""
+"""All rows of the table: the honoured, the ignored and the refused keys."""
 _SINGLE_KEYS: Final = {key.name: key for key in KEYS if not key.is_family}
 _FAMILIES: Final = tuple(key for key in KEYS if key.is_family)
 
 
 def find(name: str) -> Key | None:
-    """Return the row of a key. The name has no prefix ``zookeeper.``. An exact match is preferred to a family."""
+    """Return the row of a key, or None if the key is unknown. An exact match takes precedence over a family.
+
+    Args:
+        name: The key without the prefix ``zookeeper.``.
+    """
     return _SINGLE_KEYS.get(name) or next((key for key in _FAMILIES if key.matches(name)), None)
 
 

@@ -1,4 +1,4 @@
-"""Build a :class:`ServerConfig` from files, options and the environment.
+"""The construction of a :class:`ServerConfig` from files, options and the environment.
 
 Options override the file, and the file overrides the environment. In zoo.cfg, a key may be written with or without
 ZooKeeper's prefix ``zookeeper.``. On the command line and in ``SERVER_JVMFLAGS`` or ``JVMFLAGS``, it may be written as
@@ -63,14 +63,14 @@ class KeyedSetting(NamedTuple):
 
     @property
     def is_for_zookeeper(self) -> bool:
-        """Whether the entry is certainly meant for this server. A -D option needs ZooKeeper's or zoolet's prefix."""
+        """Whether the setting can only be meant for this server, as a -D option with ZooKeeper's or zoolet's prefix."""
         return not self.written.startswith("-D") or self.written.startswith(("-Dzookeeper.", "-Dzoolet."))
 
 
 Entries = Mapping[str, KeyedSetting]
 """Entries by key, without ``zookeeper.``."""
 _BYTE_ORDER_MARK: Final = "\xef\xbb\xbf"
-"""Some editors write it at the start of a UTF-8 file. Properties are read as Latin-1, as in Java."""
+"""The mark that some editors write at the start of a UTF-8 file, in Latin-1, the encoding of Java properties."""
 ADMIN_PORT: Final = 8080
 """The admin port if it is enabled and no port is set."""
 Values = Mapping[str, Any]
@@ -92,7 +92,7 @@ def read_environment(
 
 
 def read_file(path: str) -> dict[str, Setting]:
-    """Read a zoo.cfg.
+    """Return the settings in a zoo.cfg.
 
     Raises:
         ConfigError: The file cannot be read, or contains no key of a zoo.cfg.
@@ -132,9 +132,9 @@ def build(
     config = ServerConfig(
         **{name: value for name, value in fields.items() if "." not in name},
         settings=_settings(entries, fields, compat),
-        tls=TlsSettings(**_part(fields, "tls")),
-        storage=StorageSettings(**_part(fields, "storage")),
-        admin=AdminSettings(**_part(fields, "admin")),
+        tls=TlsSettings(**_select_fields(fields, "tls")),
+        storage=StorageSettings(**_select_fields(fields, "storage")),
+        admin=AdminSettings(**_select_fields(fields, "admin")),
         file=file,
         ignored=_ignored_keys(entries),
         unknown=_unknown_keys(entries),
@@ -161,11 +161,11 @@ def _merge(sources: Sequence[Mapping[str, Setting]]) -> dict[str, KeyedSetting]:
             key = find(name)
             if key is not None and key.is_family and key.status is KeyStatus.IGNORED and is_misspelt(name):
                 key = None  # an ignored family must not hide a misspelled key
-            entries[name] = KeyedSetting(key, _as_written(written, setting, key), *setting)
+            entries[name] = KeyedSetting(key, _written_key(written, setting, key), *setting)
     return entries
 
 
-def _as_written(name: str, setting: Setting, key: Key | None) -> str:
+def _written_key(name: str, setting: Setting, key: Key | None) -> str:
     if setting.source is SettingSource.OPTION and key is not None and key.option is not None:
         return key.option
     return f"-D{name}" if setting.source in (SettingSource.DEFINITION, SettingSource.ENVIRONMENT) else name
@@ -196,9 +196,9 @@ def _read_dynamic_file(entry: KeyedSetting) -> dict[str, Setting]:
 
 
 def _reject_ensemble(entries: Entries) -> tuple[str | None, int] | None:
-    """Return the client address and port in the line of the only server, if that line contains any.
+    """Check that at most one server is configured. Return the client address and port in its line, if there are any.
 
-    They follow the semicolon. The official image configures its port only there.
+    Address and port follow the semicolon of the line. ZooKeeper's official image configures its port only there.
 
     Raises:
         ConfigError: The configuration lists several servers, or an observer. A single server that started in place of
@@ -282,7 +282,7 @@ def _convert(entries: Entries) -> dict[str, Any]:
 
 
 def _check_requirements(entries: Entries, values: Values) -> None:
-    """Check that the keys that others require are set.
+    """Check that all keys that other keys require are set.
 
     Without this check a server could start in plain text although certificates are configured, or without
     authentication although a scheme was to be enforced.
@@ -307,7 +307,7 @@ def _check_requirements(entries: Entries, values: Values) -> None:
 
 
 def _fields(entries: Entries, values: Values) -> dict[str, Any]:
-    """Return the values by field.
+    """Return the values by field, including the fields that depend on several keys.
 
     Raises:
         ConfigError: The JAAS file cannot be read or is invalid.
@@ -332,7 +332,7 @@ def _sasl_users(entries: Entries, values: Values) -> dict[str, str] | None:
         return None
     entry, section = entries["java.security.auth.login.config"], entries.get("sasl.serverconfig")
     try:
-        users = jaas.users(entry.value, section.value if section else jaas.SECTION)
+        users = jaas.read_users(entry.value, section.value if section else jaas.SECTION)
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(entry.where, entry.written, entry.value, error) from None
     except ValueError as error:
@@ -345,13 +345,13 @@ def _sasl_users(entries: Entries, values: Values) -> dict[str, str] | None:
 # --- fields ---
 
 
-def _part(fields: Mapping[str, Any], part: str) -> dict[str, Any]:
+def _select_fields(fields: Mapping[str, Any], part: str) -> dict[str, Any]:
     return {name.removeprefix(f"{part}."): value for name, value in fields.items() if name.startswith(f"{part}.")}
 
 
 def _settings(entries: Entries, fields: Mapping[str, Any], compat: str) -> EngineSettings:
     try:
-        return EngineSettings(compat=BY_NAME[compat], **_part(fields, "settings"))
+        return EngineSettings(compat=BY_NAME[compat], **_select_fields(fields, "settings"))
     except ValueError as error:  # the minimum session timeout is above the maximum, so one of the two was set
         entry = entries.get("maxSessionTimeout") or entries["minSessionTimeout"]
         raise ConfigError(f"{entry.where}: {error}") from None
@@ -390,13 +390,15 @@ def _complete_tls(config: ServerConfig, entries: Entries) -> None:
     config.secure_host = config.host if by_option else None
 
 
-_SECRET: Final = "(?i)password|digest|secret|token|jaas|users?"
+_SECRET_NAME_PATTERN: Final = "(?i)password|digest|secret|token|jaas|users?"
 
 
 def masked_lines(settings: Mapping[str, Setting]) -> str:
     """Return the lines of a zoo.cfg without comments. Secrets and the values of unknown keys are masked."""
     shown = {
-        name: setting.value if find(name.removeprefix("zookeeper.")) and not re.search(_SECRET, name) else "***"
+        name: setting.value
+        if find(name.removeprefix("zookeeper.")) and not re.search(_SECRET_NAME_PATTERN, name)
+        else "***"
         for name, setting in settings.items()
     }
     return "".join(f"{one_line(name)}={one_line(value)}\n" for name, value in shown.items())

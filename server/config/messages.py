@@ -19,7 +19,7 @@ def invalid(where: str, key: str, value: str, expected: str) -> ConfigError:
 
 
 def _at(where: str, key: str) -> str:
-    """Return a key and its place."""
+    """Return a key after its place. An option such as ``--port`` already names its place."""
     return key if key.startswith("--") else f"{where}: {key}"
 
 
@@ -44,7 +44,7 @@ def unknown_key(where: str, key: str, nearest: str | None) -> ConfigError:
 
 
 def suggestion(nearest: str | None) -> str:
-    """Return the end of a message, which suggests the nearest known key; empty if there is none."""
+    """Return the end of a message, which suggests the nearest known key; empty if no key is similar."""
     return f"; did you mean {nearest}?" if nearest else ""
 
 

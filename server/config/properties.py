@@ -1,4 +1,4 @@
-"""Java properties: files, and ``-Dname=value`` options.
+"""The parsers for Java properties: files, and ``-Dname=value`` options.
 
 Source: java.util.Properties.load; zkServer.sh.
 """
@@ -41,7 +41,7 @@ class Setting(NamedTuple):
 JVM_VARIABLES: Final = ("SERVER_JVMFLAGS", "JVMFLAGS")
 """Environment variables with options of Java. As in Java, the second overrides the first."""
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_LINE: Final = r"(?s)((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)"
+_LINE_PATTERN: Final = r"(?s)((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)"
 
 
 def parse_properties(text: str, name: str) -> dict[str, Setting]:
@@ -60,14 +60,14 @@ def parse_properties(text: str, name: str) -> dict[str, Setting]:
         while len(line) - len(line.rstrip("\\")) & 1:  # an odd number of backslashes continues the line
             _, more = next(lines, (0, ""))
             line = line[:-1] + more.lstrip(" \t\f")
-        match = re.match(_LINE, line)
+        match = re.match(_LINE_PATTERN, line)
         assert match is not None  # the pattern matches every line
-        set_last(settings, _unescape(match[1]), Setting(_unescape(match[2]).strip(), f"{name}:{number}"))
+        set_as_last(settings, _unescape(match[1]), Setting(_unescape(match[2]).strip(), f"{name}:{number}"))
     return settings
 
 
-def set_last(settings: dict[str, Setting], name: str, setting: Setting) -> None:
-    """Set a key after all others. If ``skipACL`` and ``zookeeper.skipACL`` are set, the later one counts."""
+def set_as_last(settings: dict[str, Setting], name: str, setting: Setting) -> None:
+    """Set a key, and make it the last one. The later one of ``skipACL`` and ``zookeeper.skipACL`` is used."""
     settings.pop(name, None)
     settings[name] = setting
 
@@ -80,7 +80,7 @@ def parse_definitions(
     for argument in arguments:
         if argument.startswith("-D"):
             name, _, value = argument[2:].partition("=")
-            set_last(settings, name, Setting(value, where, source))
+            set_as_last(settings, name, Setting(value, where, source))
     return settings
 
 
@@ -106,7 +106,7 @@ def parse_environment(environ: Mapping[str, str], variables: Sequence[str] = JVM
         except ValueError as error:
             raise ValueError(f"{where}: cannot split the value into options: {error}") from None
         for key, setting in parse_definitions(words, where, SettingSource.ENVIRONMENT).items():
-            set_last(settings, key, setting)
+            set_as_last(settings, key, setting)
     return settings
 
 

@@ -1,1 +1,3 @@
-"""The state machine: bytes and the time go in, bytes come out. It has no socket, clock, thread or randomness."""
+"""The state machine: its input is bytes and the time, and its output is bytes. It uses no socket, clock or thread, and
+receives its source of randomness from its owner.
+"""

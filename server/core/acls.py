@@ -1,7 +1,7 @@
-"""Access control: each ACL list is interned under a small key and evaluated through it.
+"""Access control. Each distinct ACL list is stored once, under a small number as its key, and nodes refer to the key.
 
-Key 0 is world:anyone with all permissions. Most nodes have this key, and checking it costs no more than
-``if node.acl:``.
+Key 0 is the list that grants all permissions to everyone. Most nodes have this key, which ``if node.acl:`` recognises
+without a call.
 
 A list becomes a :class:`Grants` when it is interned. A check then costs one look-up for each identity of the client
 (for an address: one for each prefix length in the list), regardless of the length of the list.
@@ -10,8 +10,8 @@ Invariants:
 
 - The nodes with a key are counted: :meth:`Acls.intern` adds one and :meth:`Acls.release` subtracts one. At zero, the
   key and its list are removed. A key is never reused for a different list.
-- Inside a transaction nothing is removed. The keys that it releases are released at its commit, and the keys that it
-  interned are released at its rollback. So a rollback finds every list that a node had before.
+- Inside a transaction, no list is removed. A commit releases the keys that the transaction released, and a rollback
+  releases the keys that it interned. So a rollback finds every list that a node had before.
 - Data files refer to lists by these keys. After a restart the lists are interned again, in the order of the nodes.
 
 Source: ReferenceCountedACLCache, PrepRequestProcessor.fixupACL, ZooKeeperServer.checkACL.
@@ -34,19 +34,20 @@ from .settings import EngineSettings
 from .warnings import Warnings
 
 OPEN: Final = 0
+"""The key of the list that grants all permissions to everyone."""
 SNAPSHOT_OPEN_KEY: Final = -1
-"""The key of the list that grants everything to everyone, in snapshots. This list is not in their tables."""
+"""The key of the same list in snapshots. Their tables of ACL lists do not contain this list."""
 NOBODY: Final[AclList] = (ACL(0, ANYONE),)
-"""Stands for an ACL list that was set while a snapshot was written. It grants nothing until a transaction sets the
-list.
+"""A placeholder, which grants nothing, for an ACL list that was set while a snapshot was written. One of the following
+transactions sets the real list.
 """
 MAX_EXPANDED: Final = 1_000
-"""Maximum number of entries that ``auth`` expands to in one list. Otherwise a short request could allocate many."""
-LARGE: Final = 100
-"""Number of entries above which removing a list takes long."""
-MAX_IN_MULTI: Final = 100_000
-"""Maximum number of ACL entries in one multi, which cannot be interrupted. They take about 0.15 s."""
-AUTHENTICATED: Final = frozenset({"digest", "sasl", "x509"})
+"""Maximum number of entries that ``auth`` expands to in one list. A short request could otherwise expand to many."""
+LARGE_LIST_ENTRIES: Final = 100
+"""Number of entries of a large list. Removing a longer list takes up to 5 ms."""
+MAX_MULTI_ENTRIES: Final = 100_000
+"""Maximum number of ACL entries in one multi, which cannot be interrupted. They take up to about 0.15 s."""
+AUTHENTICATED_SCHEMES: Final = frozenset({"digest", "sasl", "x509"})
 """The schemes of the identities in the expansion of scheme ``auth``."""
 
 
@@ -79,8 +80,8 @@ class Grants:
                     self._sasl |= perms
 
     def allow(self, identities: Iterable[Id], perms: int) -> bool:
-        """Return whether one of the identities has one of the permissions *perms*."""
-        perms = int(perms)  # an operation of an enum takes ten times as long, for each identity
+        """Return whether the list grants at least one of the permissions *perms* to at least one of the identities."""
+        perms = int(perms)  # with an enum, each operation below would take ten times as long
         if self._anyone & perms:
             return True
         for identity in identities:
@@ -99,7 +100,7 @@ class Grants:
         Source: IPAuthenticationProvider.matches.
         """
         perms = 0
-        if (network := _peer_address(text)) is not None:
+        if (network := _parse_peer_address(text)) is not None:
             address, _, width = network
             for (bits, dropped), prefixes in self._networks.items():
                 if bits == width:
@@ -108,11 +109,11 @@ class Grants:
 
 
 class _Interned:
-    """A list that nodes use.
+    """A stored ACL list, with its permissions and its use count.
 
     Args:
         acl: The list.
-        hashed: The result of :func:`_hash`, which takes 5 ms for 9,000 entries.
+        hashed: The hash of the list, kept because :func:`_hash` takes 5 ms for 9,000 entries.
     """
 
     __slots__ = ("acl", "grants", "hashed", "uses")
@@ -125,8 +126,12 @@ class _Interned:
 
 
 class _AclChanges:
-    """The changes of a transaction: the keys that it interned (a rollback releases them), the keys that it released (a
-    commit releases them), and the number of entries in all its lists.
+    """The changes of a transaction.
+
+    Attributes:
+        interned: The keys that the transaction interned. A rollback releases these keys.
+        released: The keys that the transaction released. A commit releases these keys.
+        entries: Number of entries in all lists of the transaction.
     """
 
     def __init__(self) -> None:
@@ -153,21 +158,24 @@ class Acls:
         self._warnings = warnings
         hashed = _hash(OPEN_ACL_UNSAFE)
         self._lists = {OPEN: _Interned(OPEN_ACL_UNSAFE, hashed)}
-        self._keys = {hashed: [OPEN]}  # the keys of the lists with that hash
+        self._keys = {hashed: [OPEN]}  # by hash: the keys of the lists with this hash
         self._next = 1
         self.in_transaction = False
         """Whether a transaction is open."""
         self.changes: _AclChanges | None = None
-        """The changes of the open transaction; None without changes."""
+        """The changes of the open transaction; None before the first change."""
         self.keep = False
-        """Keep every list, even if no node uses it. It is set while undo records may restore nodes."""
+        """Whether to keep lists that no node uses. A history sets this, because its undo records may restore nodes."""
         self.large = 0
-        """Number of lists with more than LARGE entries. Removing such a list takes up to 5 ms."""
+        """Number of lists with more than LARGE_LIST_ENTRIES entries. Removing such a list takes up to 5 ms."""
 
     # --- keys ---
 
     def intern(self, acl: AclList) -> int:
-        """Return the key of a list, and increment its use count. A rollback of the open transaction decrements it."""
+        """Store a list if it is new, increment its use count and return its key.
+
+        If a transaction is open, its rollback decrements the count.
+        """
         if acl is OPEN_ACL_UNSAFE:
             return OPEN
         hashed = _hash(acl)
@@ -176,40 +184,43 @@ class Acls:
             key, self._next = self._next, self._next + 1
             self._lists[key] = _Interned(acl, hashed)
             self._keys.setdefault(hashed, []).append(key)
-            self.large += len(acl) > LARGE
+            self.large += len(acl) > LARGE_LIST_ENTRIES
         if key:
             self._lists[key].uses += 1
             if self.in_transaction:
-                self._kept().interned.append(key)
+                self._current_changes().interned.append(key)
         return key
 
     def release(self, key: int) -> None:
-        """Decrement the use count of a list, and remove the list at zero. Inside a transaction this happens at the
-        commit.
+        """Decrement the use count of a list, and remove the list when the count is zero.
+
+        Inside a transaction, this is deferred until the commit.
         """
         if not key or self.keep:
             return
         if self.in_transaction:
-            self._kept().released.append(key)
+            self._current_changes().released.append(key)
             return
         interned = self._lists[key]
         interned.uses -= 1
         if not interned.uses:
             del self._lists[key]
-            self.large -= len(interned.acl) > LARGE
+            self.large -= len(interned.acl) > LARGE_LIST_ENTRIES
             keys = self._keys[interned.hashed]
             keys.remove(key)
             if not keys:
                 del self._keys[interned.hashed]
 
-    def _kept(self) -> _AclChanges:
+    def _current_changes(self) -> _AclChanges:
         if self.changes is None:
             self.changes = _AclChanges()
         return self.changes
 
     def release_all(self, keys: Sequence[int]) -> None:
-        """Discard the changes of a transaction, and release *keys*: after a commit the keys that it released, after a
-        rollback the keys that it interned.
+        """Forget the changes of the last transaction, and release some of its keys.
+
+        Args:
+            keys: After a commit, the keys that the transaction released; after a rollback, the keys that it interned.
         """
         self.changes = None
         for key in keys:
@@ -220,13 +231,13 @@ class Acls:
         return self._lists[key].acl
 
     def lists(self) -> dict[int, AclList]:
-        """Return the lists that nodes use, by key, without :data:`OPEN`."""
+        """Return all stored lists by key, except the list with the key :data:`OPEN`."""
         return {key: interned.acl for key, interned in self._lists.items() if key != OPEN}
 
     # --- permissions ---
 
     def allows(self, key: int, client: ClientConnection, perms: int) -> bool:
-        """Return whether *client* has one of the permissions *perms* on a node with this list.
+        """Return whether *client* has one of the permissions *perms* on a node whose ACL list has the key *key*.
 
         Source: ZooKeeperServer.checkACL.
         """
@@ -235,7 +246,7 @@ class Acls:
         return self._lists[key].grants.allow(client.ids, perms)
 
     def check(self, key: int, client: ClientConnection, perms: Perm, path: str) -> None:
-        """Check that *client* has one of the permissions *perms* on a node with this list. *path* is for the error.
+        """Check that :meth:`allows` returns True for *client*. *path* is for the error.
 
         Raises:
             NoAuthError: The client has none of the permissions.
@@ -245,14 +256,16 @@ class Acls:
 
     # --- validation ---
 
-    def normalized(self, acl: AclList | None, client: ClientConnection, path: str | None) -> AclList:
-        """Validate the list of a create or setACL, and return the list to store. It has no duplicates, and ``auth`` is
-        replaced by the client's identities.
+    def normalize(self, acl: AclList | None, client: ClientConnection, path: str | None) -> AclList:
+        """Validate the list of a create or setACL, and return the list to store.
+
+        Duplicates are removed, and scheme ``auth`` is replaced by the client's identities.
 
         Raises:
             InvalidACLError: The list is null or empty, or contains an invalid entry, such as ``auth`` for a client that
-                has not authenticated. Or a limit is exceeded: ``max_acl_entries`` entries or ``max_frame`` bytes in the
-                result, MAX_EXPANDED entries from ``auth``, or MAX_IN_MULTI entries in all lists of a multi.
+                has not authenticated.
+            InvalidACLError: The result has more than ``max_acl_entries`` entries or ``max_frame`` bytes, ``auth``
+                expands to more than MAX_EXPANDED entries, or the lists of a multi exceed MAX_MULTI_ENTRIES entries.
             MarshallingError: An entry has a null id that ZooKeeper would have to read.
 
         Source: PrepRequestProcessor.fixupACL.
@@ -263,9 +276,9 @@ class Acls:
             raise InvalidACLError(path)
         stored: list[ACL] = []
         limit, expanded = self._settings.max_acl_entries, 0
-        authenticated = [identity for identity in client.ids if identity.scheme in AUTHENTICATED]
-        size, authenticated_size = 0, sum(map(_size, authenticated))
-        for entry in _without_duplicates(acl, path):
+        authenticated = [identity for identity in client.ids if identity.scheme in AUTHENTICATED_SCHEMES]
+        size, authenticated_size = 0, sum(map(_entry_size, authenticated))
+        for entry in _remove_duplicates(acl, path):
             if len(stored) > limit or size > self._settings.max_frame:
                 break
             scheme = entry.id.scheme
@@ -280,9 +293,9 @@ class Acls:
                     raise InvalidACLError(path, f"auth expands to more than {MAX_EXPANDED} entries")
                 stored += [ACL(entry.perms, identity) for identity in authenticated]
                 size += authenticated_size
-            elif self._valid(entry.id, path):
+            elif self._is_valid_id(entry.id, path):
                 stored.append(entry)
-                size += _size(entry.id)
+                size += _entry_size(entry.id)
             else:
                 raise InvalidACLError(path)
         if len(stored) > limit:
@@ -292,19 +305,19 @@ class Acls:
             self._refuse(client, "with more than %d bytes (jute.maxbuffer)", self._settings.max_frame)
             raise InvalidACLError(path, f"the ACL list would have more than {self._settings.max_frame} bytes")
         if self.in_transaction:
-            changes = self._kept()
+            changes = self._current_changes()
             changes.entries += len(stored)
-            if changes.entries > MAX_IN_MULTI:
-                self._refuse(client, "in a multi with more than %d ACL entries", MAX_IN_MULTI)
-                raise InvalidACLError(path, f"a transaction may contain at most {MAX_IN_MULTI} ACL entries")
+            if changes.entries > MAX_MULTI_ENTRIES:
+                self._refuse(client, "in a multi with more than %d ACL entries", MAX_MULTI_ENTRIES)
+                raise InvalidACLError(path, f"a transaction may contain at most {MAX_MULTI_ENTRIES} ACL entries")
         result = tuple(stored)
         return OPEN_ACL_UNSAFE if result == OPEN_ACL_UNSAFE else result
 
-    def _refuse(self, client: ClientConnection, what: str, limit: int) -> None:
-        self._metrics.refuse("acl_entries")
-        self._warnings.warn("acl", "refusing an ACL list from %s " + what, client.address, limit)
+    def _refuse(self, client: ClientConnection, reason: str, limit: int) -> None:
+        self._metrics.count_refusal("acl_entries")
+        self._warnings.warn("acl", "refusing an ACL list from %s " + reason, client.address, limit)
 
-    def _valid(self, identity: Id, path: str | None) -> bool:
+    def _is_valid_id(self, identity: Id, path: str | None) -> bool:
         scheme, name = identity.scheme, identity.id
         if scheme == "sasl" and self._settings.sasl_users is not None:
             return name is not None and re.fullmatch(r"[^@]+(@[^@/]+)?", name) is not None
@@ -325,18 +338,19 @@ class Acls:
 
 
 def _hash(acl: AclList) -> int:
-    """Return a hash that differs for permissions of -1 and -2. Their hashes are equal in Python, so a client could make
-    any number of lists with one hash.
+    """Return a hash of a list, which also differs between the permissions -1 and -2.
+
+    Python's hashes of -1 and -2 are equal, so a client could create any number of lists with equal hashes.
     """
     return hash((acl, *[entry.perms & 0xFFFFFFFF for entry in acl]))
 
 
-def _size(identity: Id) -> int:
+def _entry_size(identity: Id) -> int:
     """Return the approximate size of an entry on the wire, in bytes."""
     return 12 + len(identity.scheme or "") + len(identity.id or "")
 
 
-def _without_duplicates(acl: AclList, path: str | None) -> list[ACL]:
+def _remove_duplicates(acl: AclList, path: str | None) -> list[ACL]:
     """Return the distinct entries in order of first occurrence.
 
     Raises:
@@ -359,33 +373,33 @@ def _without_duplicates(acl: AclList, path: str | None) -> list[ACL]:
 
 
 def parse_network(text: str, ip6: bool = True) -> tuple[int, int, int] | None:
-    """Parse ``address[/bits]``.
+    """Parse an IP address or network in the form ``address[/bits]``.
 
     Returns:
-        The address as a number, the length of the prefix in bits, and the width of an address (32 or 128); None if the
-        text has any other form.
+        The address as a number, the length of the prefix in bits, and the width of an address in bits (32 or 128); or
+        None if the text is invalid.
 
     Source: IPAuthenticationProvider.isValid, addr2Bytes.
     """
     address, slash, prefix = text.partition("/")
     value: int | None
     if ":" in address:
-        value, width = (_ip6(address) if ip6 else None), 128
+        value, width = (_parse_ip6(address) if ip6 else None), 128
     else:
-        value, width = _ip4(address), 32
-    bits = _decimal(prefix) if slash else width
+        value, width = _parse_ip4(address), 32
+    bits = _parse_decimal(prefix) if slash else width
     return None if value is None or bits is None or not 0 <= bits <= width else (value, bits, width)
 
 
-_peer_address = lru_cache(maxsize=1024)(parse_network)
+_parse_peer_address = lru_cache(maxsize=1024)(parse_network)
 """:func:`parse_network` for the addresses of peers. The results for the last 1,024 addresses are cached, because they
 depend only on the text.
 """
 
 
-def _ip4(address: str) -> int | None:
+def _parse_ip4(address: str) -> int | None:
     parts = address.split(".")
-    numbers = [_decimal(part) for part in parts]
+    numbers = [_parse_decimal(part) for part in parts]
     if len(parts) != 4 or not all(number is not None and 0 <= number <= 255 for number in numbers):
         return None
     value = 0
@@ -394,10 +408,10 @@ def _ip4(address: str) -> int | None:
     return value
 
 
-def _ip6(address: str) -> int | None:
+def _parse_ip6(address: str) -> int | None:
     if "." in address or "%" in address:
         return None
-    from ipaddress import AddressValueError, IPv6Address  # most servers have no IPv6 addresses
+    from ipaddress import AddressValueError, IPv6Address  # imported here, because most servers need no IPv6 addresses
 
     try:
         return int(IPv6Address(address))
@@ -405,7 +419,7 @@ def _ip6(address: str) -> int | None:
         return None
 
 
-def _decimal(text: str) -> int | None:
+def _parse_decimal(text: str) -> int | None:
     """Parse a number below 10**9 like Java's Integer.parseInt, which accepts any number of leading zeros."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit():

@@ -1,8 +1,9 @@
 """An index that finds the ancestors of a path among many stored paths, in time linear in the length of the path.
 
-Looking up each ancestor by its own text would be quadratic in the depth, and a frame has room for half a million
-levels. So each path is stored under a rolling hash, ``hash((hash of the parent, name))``: one pass over the parts of a
-path computes the hashes of all its ancestors. Hash collisions do no harm, because candidates are compared as text.
+Looking up each ancestor by its own text would take time quadratic in the depth, and a path in a frame may have half a
+million levels. Instead, each path is stored under a rolling hash, ``hash((hash of the parent, name))``. One pass over
+the parts of a path computes the hashes of all its ancestors. Candidates are compared as text, so hash collisions are
+harmless.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class AncestorIndex(Generic[V]):
             if not paths:
                 del self._by_hash[key]
 
-    def along(self, path: str) -> Iterator[tuple[str, V]]:
+    def search_ancestors(self, path: str) -> Iterator[tuple[str, V]]:
         """Yield the stored paths among *path* and its ancestors with their values, from the root down."""
         by_hash = self._by_hash
         for key in _hashes(path):

@@ -1,7 +1,7 @@
 """The engine's view of a client: its connection, and the session that the connection serves.
 
-Their lifetimes differ. Identities, watches and output belong to the connection. A new connection that resumes the
-session starts without them. Ephemeral nodes and the deadline belong to the session, which outlives its connections.
+The two have different lifetimes. Identities, watches and output belong to the connection. A new connection that resumes
+the session starts without these. Ephemeral nodes and the deadline belong to the session, which outlives connections.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One client's session.
+    """A session of a client, with its timeout and its deadline.
 
     Args:
         id: Session id, above 0.
@@ -26,7 +26,8 @@ class Session:
 
     Attributes:
         client: The connection that serves the session; None while it is disconnected.
-        deadline: Time of expiry unless the client sends something, in the engine's monotonic milliseconds.
+        deadline: Time when the session expires unless the client sends data before, in the engine's monotonic
+            milliseconds.
     """
 
     __slots__ = ("client", "deadline", "heard", "id", "timeout_ms")
@@ -40,7 +41,7 @@ class Session:
 
 
 class ClientConnection:
-    """One connection's identities, watches and output.
+    """The state of one connection: its identities, watches and output.
 
     Args:
         host: The peer's address, which is also its identity in scheme ``ip``.
@@ -78,13 +79,13 @@ class ClientConnection:
         self.ids: dict[Id, None] = {Id("ip", host): None}
         self.schemes = {"ip"}  # schemes of the identities
         self.is_super = False
-        self.is_secure = False  # the connection uses TLS
-        self.sasl: DigestMd5 | None = None  # the current or completed exchange
+        self.is_secure = False  # whether the connection uses TLS
+        self.sasl: DigestMd5 | None = None  # the current or completed SASL exchange; None before the first
         self.outbox: list[bytes] = []  # frames to send, in order
-        self.closing = False  # the connection is closed once the outbox has been sent
-        self.four_letter_only = False  # the server answers only a four-letter command
+        self.closing = False  # whether the connection is closed once the outbox has been sent
+        self.four_letter_only = False  # whether only a four-letter command is answered, because descriptors are scarce
         self.modes: tuple[dict[str, int], dict[str, int]] = ({}, {})  # watch modes by path: data store, child store
-        self.watched_data = False  # the connection has had a data watch, so wchs counts it
+        self.watched_data = False  # whether the connection has had a data watch; wchs counts only such connections
         self.watch_weight = 0  # sum of the weights of its watches (watches.weight)
         self.deadline = NEVER  # deadline of the handshake, in the engine's monotonic milliseconds
         self.received = self.sent = 0  # packets, as cons counts them
@@ -93,7 +94,7 @@ class ClientConnection:
 
     @property
     def session_id(self) -> int:
-        """The id of the connection's session; 0 for none."""
+        """The id of the session; 0 if the connection serves no session."""
         return self.session.id if self.session is not None else 0
 
     @property

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class Compat(NamedTuple):
-    """The behaviour of one release. A field is True if the sentence below it is true for the release."""
+    """The behaviour of one release of ZooKeeper. A flag is True if the sentence below it is true of the release."""
 
     release: str
     event_zxid: bool
@@ -18,7 +18,7 @@ class Compat(NamedTuple):
     exists_needs_read: bool
     """exists is rejected for a node that the client may not read."""
     multi_answers_create2: bool
-    """The result of create2 inside a multi has type create2 and contains a Stat. Otherwise it is a result of create."""
+    """The result of create2 inside a multi has type create2 and contains a Stat. Otherwise it has type create."""
     multi_checks_flags_first: bool
     """Unknown create flags inside a multi make the whole request undecodable. Otherwise only that operation fails."""
     undecodable_write_takes_zxid: bool
@@ -26,9 +26,12 @@ class Compat(NamedTuple):
     null_path_in_multi_skips_zxid: bool
     """A multi with a null path skips a zxid: its reply carries the previous zxid and an empty list of results."""
     watch_modes_coexist: bool
-    """One connection can have watches of several modes on one path. Otherwise a new watch replaces the others."""
+    """A connection can have watches of several modes on one path.
+
+    Otherwise a new watch replaces all earlier watches.
+    """
     watcher_types_4_and_5: bool
-    """checkWatches and removeWatches support the persistent types."""
+    """checkWatches and removeWatches support the types of persistent watches (4) and recursive watches (5)."""
     check_watches_sees_others: bool
     """checkWatches also finds the watches of other connections."""
     ip6_acls: bool
@@ -38,7 +41,7 @@ class Compat(NamedTuple):
     null_watch_path_is_malformed: bool
     """checkWatches with a null path fails with MarshallingError. Otherwise null is looked up like any other path."""
     removal_ends_watching: bool
-    """wchs and wchc omit a connection whose last data watch was removed, but not one whose last watch has fired."""
+    """wchs and wchc omit a connection after its last data watch was removed, but not after its last watch has fired."""
     predictable_passwords: bool
     """Session passwords are computed from session ids, as in all releases of ZooKeeper."""
     counts_restores: bool

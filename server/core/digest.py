@@ -16,7 +16,7 @@ _FIELDS = struct.Struct(">qqqqqiiiq")
 
 
 def node_digest(path: str, data: bytes | None, *fields: int) -> int:
-    """Return the digest of a node; 0 for nodes below ``/zookeeper``.
+    """Return the digest of a node with these fields, or 0 below ``/zookeeper``.
 
     Args:
         path: The path; empty for the root.
@@ -31,22 +31,22 @@ def node_digest(path: str, data: bytes | None, *fields: int) -> int:
     return zlib.crc32(_FIELDS.pack(*fields), code)
 
 
-def digest_of(path: str, node: Node) -> int:
-    """Return the digest of a node of a tree."""
+def digest_node(path: str, node: Node) -> int:
+    """Return the digest of the node object *node* at *path*."""
     fields = (node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime)
     return node_digest(
         path if path != "/" else "", node.data, *fields, node.version, node.creates, node.aversion, node.owner
     )
 
 
-def digest_of_paths(tree: Tree, paths: Iterable[str]) -> int:
-    """Return the sum of the digests of the nodes at some paths. Missing nodes count 0. Packed leaves stay packed."""
+def sum_digests(tree: Tree, paths: Iterable[str]) -> int:
+    """Return the sum of the digests of the nodes at *paths*. A missing node counts as 0. Packed leaves stay packed."""
     total = 0
     for path in paths:
         above, _, name = path.rpartition("/")
         if not name:
-            total += digest_of("", tree.root)
+            total += digest_node("", tree.root)
         elif (parent := tree.get(above)) is not None and parent.children:
             node = parent.children.node(name)
-            total += digest_of(path, node) if node is not None else 0
+            total += digest_node(path, node) if node is not None else 0
     return total

@@ -1,4 +1,4 @@
-"""The state machine: the server's state, the dispatch of requests, and events that depend on time.
+"""The engine, the state machine of a server: its state, the dispatch of requests, and events that depend on time.
 
 It is deterministic: the same calls with the same times and the same randomness produce the same bytes.
 """
@@ -31,13 +31,13 @@ from .warnings import LogFunction
 
 assert ops  # importing the package registers the handlers
 MAX_EXPIRED_PER_TICK: Final = 1_000
-"""Maximum number of sessions that expire in one tick. They take about ten milliseconds."""
+"""Maximum number of sessions that expire in one tick. Expiring them takes about ten milliseconds."""
 MAX_DELETED_PER_TICK: Final = 4_000
-"""Number of deleted ephemeral nodes that makes a tick stop expiring sessions. Deleting them takes about 3 ms."""
+"""A tick that has deleted this number of ephemeral nodes expires no further session. Deleting them takes about 3 ms."""
 MAX_CHECKED_PER_TICK: Final = 10_000
-"""Maximum number of container and TTL nodes that are checked in one tick. They take about three milliseconds."""
+"""Maximum number of container and TTL nodes that are checked in one tick. This takes about three milliseconds."""
 MAX_REAPED_PER_TICK: Final = 2_000
-"""Maximum number of container and TTL nodes that are deleted in one tick. They take about five milliseconds."""
+"""Maximum number of container and TTL nodes that are deleted in one tick. This takes about five milliseconds."""
 
 
 class Engine(ServerState):
@@ -48,15 +48,16 @@ class Engine(ServerState):
         now: Current time in milliseconds since the epoch.
         monotonic_ms: Current time of a monotonic clock, in milliseconds.
         zxid: The last zxid that is already used.
-        server_id: The top byte of session ids.
+        server_id: The number of the server, which becomes the top byte of its session ids.
         rng: Source of randomness.
         log: Receiver of warnings.
 
     Attributes:
-        dispatch: The dispatch table. It is replaced when read-only mode is switched on or off.
-        refusal: The reason why writes of clients are rejected while they cannot be logged, in one line; else empty.
-        frozen: Whether sessions and nodes are kept from expiring, because that cannot be logged either.
-        zxid_on_decode_error: The op codes that use up a zxid even if their body cannot be decoded.
+        dispatch: The dispatch table. It is replaced when the set of rejected operations changes.
+        refusal: The reason, in one line, why writes of clients are rejected because they cannot be logged; empty while
+            writes are accepted.
+        frozen: Whether sessions and nodes do not expire, because an expiry cannot be logged either.
+        zxid_on_decode_error: The op codes of requests that use up a zxid even if their body cannot be decoded.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Engine(ServerState):
         self.frozen = False
         self.zxid_on_decode_error = zxid_on_decode_error(self.settings.compat)
         self._next_reap = monotonic_ms + self.settings.container_check_interval
-        self._search: containers.Search | None = None
+        self._search: containers.DueSearch | None = None
         self._server_id = server_id
         self._write_config()
 
@@ -103,13 +104,14 @@ class Engine(ServerState):
         for _, node in self.tree.walk():
             self.acls.release(node.acl)
         self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
-        self._search = None  # it was in the removed tree
+        self._search = None  # the nodes of the search were in the removed tree
         self.quota = Quota(self.tree, self.settings, self.metrics, self.warnings)
         self._write_config()
 
     def set_read_only(self, on: bool) -> None:
-        """Switch read-only mode on or off. All connections are closed, as when a server loses or regains its quorum.
-        Sessions stay alive.
+        """Switch read-only mode on or off. If the mode changes, close all connections. Sessions stay alive.
+
+        ZooKeeper also closes the connections of a server that loses or regains its quorum.
 
         Source: ReadOnlyZooKeeperServer, ReadOnlyRequestProcessor.
         """
@@ -122,14 +124,16 @@ class Engine(ServerState):
             self.close_connection(client)
 
     def refuse_writes(self, refusal: str, *, frozen: bool) -> None:
-        """Reject writes, as in read-only mode, while they cannot be logged. Connections stay open.
+        """Reject writes, as in read-only mode, because they cannot be logged, or accept writes again.
+
+        Connections stay open.
 
         Args:
             refusal: The reason in one line; empty to accept writes again.
-            frozen: Whether sessions and nodes do not expire and clients cannot close their sessions. Otherwise another
-                client could take the locks of a session that is alive again after a crash.
+            frozen: Whether sessions and nodes do not expire, and clients cannot close their sessions. Otherwise a
+                different client could acquire the locks of a session that is alive again after a crash.
         """
-        if self.frozen and not frozen:  # requests that clients sent in the meantime may not have been answered
+        if self.frozen and not frozen:  # clients may have waited for answers, so their sessions are extended
             self.sessions.touch_all(self.monotonic_ms)
         self.refusal, self.frozen = refusal, frozen
         self._rebuild_dispatch()
@@ -169,16 +173,16 @@ class Engine(ServerState):
             raise
         if self.on_requests is not None:
             framed = frame(RequestHeader(xid, op).encode() + body)
-            self.hear(framed, 0, len(framed), client.session, before)
+            self.notify_requests(framed, 0, len(framed), client.session, before)
         return reply
 
     def fail(
         self, session_id: int, xid: int, code: int, op: int, decode: Decode, buf: bytes, offset: int, end: int
     ) -> None:
-        """Record a failed request, after its handler or decoder raised: count a failed write, and log its zxid.
+        """Record a request whose decoder or handler raised an error: count a failed write, and log its zxid.
 
-        The handler of a write has already used a zxid, regardless of the error. If the body could not be decoded, no
-        handler was called. In that case this method uses a zxid, if the imitated release does.
+        The handler of a write uses up a zxid even if it fails. If the body cannot be decoded, no handler is called. In
+        this case the method itself uses up a zxid, provided that the imitated release does.
 
         Args:
             session_id: The session that sent the request.
@@ -226,8 +230,9 @@ class Engine(ServerState):
         self.apply(CloseSessionTxn(list(self.tree.ephemerals.get(session.id, ()))), session.id)
 
     def take_zxid(self, session_id: int = 0, xid: int = 0, code: int = 0) -> None:
-        """Use up the next zxid without changing a node, for example for an injected error. The request counts as
-        failed, and the zxid is logged, because a log with a gap cannot be replayed.
+        """Use up the next zxid without changing a node, for example for an injected error.
+
+        The request counts as a failed write. The zxid is logged, because a log with a gap cannot be replayed.
 
         Args:
             session_id: The session that made the request; 0 for none.
@@ -239,7 +244,7 @@ class Engine(ServerState):
         self.log_failure(session_id, xid, code)
 
     def expire(self, session: Session) -> None:
-        """Expire a session: close it like :meth:`close_session`, and close its connection without a reply."""
+        """Expire a session: delete its ephemeral nodes with the next zxid, and close its connection without a reply."""
         client = session.client
         self.metrics.sessions_expired += 1
         if self.on_session is not None:
@@ -251,17 +256,19 @@ class Engine(ServerState):
     # --- time ---
 
     def tick(self) -> bool:
-        """Process everything that is due at the engine's time.
+        """Process a part of the work that is due at the engine's time:
 
-        Sessions expire, oldest deadline first, sessionless connections are closed, watches of closed connections are
-        swept, and container and TTL nodes are deleted.
+        - Expire sessions, in order of their deadlines.
+        - Close connections that have not opened a session in time.
+        - Remove watches of closed connections.
+        - Delete container and TTL nodes.
 
         Returns:
-            Whether there is more to do. One tick does only a part, to let clients be served in between.
+            Whether more work is due. A tick is limited, because clients are served between two ticks.
 
         Source: SessionTrackerImpl.run, NIOServerCnxnFactory.ConnectionExpirerThread.
         """
-        # Sessions are popped one at a time, so the next tick finds the others if expiring one raises.
+        # Sessions are popped one at a time. If an error interrupts this loop, the next tick continues with the rest.
         deleted = 0
         for _ in range(MAX_EXPIRED_PER_TICK if not self.frozen else 0):
             if deleted >= MAX_DELETED_PER_TICK or (session := self.sessions.expiry.pop_due(self.monotonic_ms)) is None:
@@ -272,7 +279,7 @@ class Engine(ServerState):
             self.metrics.sessionless_expired += 1
             self.close_connection(client)
         self.metrics.rotate(self.monotonic_ms)
-        self.tree.free_some()
+        self.tree.free_deleted_nodes()
         if self.watches.unswept:
             self.watches.sweep()
         if self.frozen:
@@ -285,13 +292,14 @@ class Engine(ServerState):
         is_due = next_expiry is not None and next_expiry <= self.monotonic_ms
         return is_due or self._search is not None or bool(self.tree.unfreed)
 
-    def idle(self) -> bool:
-        """Return whether nothing can become due until a client connects or a method is called."""
+    def is_idle(self) -> bool:
+        """Return whether no work can become due before a client connects or a method is called."""
         return not (self.connections or self.sessions.alive or self.tree.expiring)
 
     def next_due(self) -> int | None:
-        """Return the first time, in monotonic milliseconds, when a session, a sessionless connection or a node becomes
-        due; None if nothing will become due.
+        """Return the first time when a session, a sessionless connection or a node is due, in monotonic milliseconds.
+
+        Return None if none of these will become due.
         """
         reap = containers.next_due(self.tree, self.now, self.settings.container_never_used)
         moments = [self.sessions.expiry.next(), self.next_sessionless()]
@@ -309,7 +317,7 @@ class Engine(ServerState):
         """Start a search for the container and TTL nodes that are due. The next ticks continue it."""
         settings = self.settings
         most = max(1, settings.container_max_per_minute * settings.container_check_interval // 60_000)
-        self._search = containers.Search(self.tree, most)
+        self._search = containers.DueSearch(self.tree, most)
 
     def _continue_search(self) -> None:
         search, deleted = self._search, 0

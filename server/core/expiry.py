@@ -1,17 +1,17 @@
 """Deadlines of sessions and connections, in buckets that make extending a deadline cheap.
 
-There are deadlines for sessions, which :meth:`Engine.expire <zoolet.server.core.engine.Engine.expire>` closes, and for
-connections that do not open a session in time. ``Engine.tick`` processes both.
+Sessions have deadlines, and so do connections until they open a session. ``Engine.tick`` expires the sessions and
+closes the connections that are due.
 
 An item is in one of two states:
 
-- *expiring*: ``deadline`` is the key of the only bucket that contains it, or contained it until it became due.
-  :meth:`Expiry.touch` moves it to a later bucket.
-- *not expiring*: ``deadline`` is NEVER and no bucket contains it. This is the state before the first touch, and after
-  ``remove`` or ``pop_due``.
+- *expiring*: ``deadline`` is the key of the only bucket that contains the item, or that contained it until the bucket
+  became due. :meth:`Expiry.touch` moves the item to a later bucket.
+- *not expiring*: ``deadline`` is NEVER, and no bucket contains the item. This is the state before the first touch, and
+  after ``remove`` or ``pop_due``.
 
-Deadlines are rounded up to a multiple of the interval. Nothing expires early, and nothing more than one interval late.
-A busy session moves to another bucket once per interval, not once per request. Items in a bucket are in order of
+Deadlines are rounded up to a multiple of the interval. No item expires early, or more than one interval late. A busy
+session moves to a different bucket once per interval, not once per request. Items in a bucket are in order of
 insertion. An interval of 0 means exact deadlines, for clocks that are moved by hand.
 
 Invariants: the heap contains each bucket's deadline exactly once, and an empty bucket stays until its deadline passes.
@@ -47,8 +47,8 @@ class Expiry(Generic[M]):
         self.interval = interval
         self._buckets: dict[int, dict[M, None]] = {}
         self._deadlines: list[int] = []  # a heap of the buckets' deadlines
-        # The last bucket that became due, in reverse. A dict would be slower, because taking its first key repeatedly
-        # costs time for each key that was taken before.
+        # The items of the last bucket that became due, in reverse order. Popping them from the end of a list is faster
+        # than removing the first key of a dict repeatedly, which skips all keys that were removed before.
         self._due: list[M] = []
         self._due_at = NEVER
 
@@ -78,14 +78,15 @@ class Expiry(Generic[M]):
         item.deadline = NEVER
 
     def pop_due(self, monotonic_ms: int) -> M | None:
-        """Remove and return the item with the earliest deadline, if that has passed. Among items with the same deadline
-        it is the item that got the deadline first. Return None if no deadline has passed.
+        """Remove and return the item with the earliest deadline that has passed. Return None if no deadline has passed.
+
+        Items with the same deadline are returned in the order of their insertion.
         """
         due = self._due
         while True:
             while due:
                 item = due.pop()
-                if item.deadline == self._due_at:  # an item with a different deadline was touched or removed
+                if item.deadline == self._due_at:  # skip items that were touched or removed
                     item.deadline = NEVER
                     return item
             if not self._deadlines or self._deadlines[0] > monotonic_ms:
@@ -94,7 +95,7 @@ class Expiry(Generic[M]):
             due.extend(reversed(self._buckets.pop(self._due_at)))
 
     def next(self) -> int | None:
-        """Return the deadline of the first bucket, in monotonic milliseconds; None if there is none."""
+        """Return the earliest deadline of a bucket, in monotonic milliseconds, or None if no bucket exists."""
         if self._due:
             return self._due_at
         return self._deadlines[0] if self._deadlines else None

@@ -1,4 +1,4 @@
-"""A base for classes with many fields, which have defaults and are set by keyword."""
+"""A base class for settings: fields with defaults, which are set by keyword."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, dataclass_transform
 
 @dataclass_transform()
 class Fields:
-    """Base of a class whose annotated attributes are its fields. Each field needs a default.
+    """The base class of classes whose annotated attributes are fields. Each field needs a default.
 
-    It replaces ``dataclass``, which compiles code for each class: for the settings of a daemon, that takes a twentieth
-    of the startup time. If a default is itself a ``Fields`` object, each instance gets a new one.
+    It replaces ``dataclass``, which compiles code for each class. For the settings of a daemon, compiling would take a
+    twentieth of the startup time. If a default is a ``Fields`` object, each instance receives its own default object.
 
     Raises:
         TypeError: A keyword is not the name of a field.
@@ -29,7 +29,7 @@ class Fields:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Check the values, and complete those that depend on others."""
+        """Check the values, and compute the values that depend on other fields."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"

@@ -1,10 +1,10 @@
 """The journal: applied transactions, in order, until their owner writes them to a log.
 
-It is filled where transactions are applied, so exactly the applied transactions are logged. Nothing is encoded or
-written here. A server without a data directory has no journal.
+The code that applies a transaction also adds it to the journal, so exactly the applied transactions are logged. The
+journal neither encodes nor writes them. A server without a data directory has no journal.
 
-A history reads transactions long after they were applied, from the encoded journal, or without one from the received
-requests (``ops/received.py``). Both become a :data:`Transaction`.
+A history reads transactions long after they were applied: from encoded journals, or in a server without a journal from
+the received requests (``ops/received.py``). It converts both to a :data:`Transaction`.
 """
 
 from __future__ import annotations
@@ -40,28 +40,31 @@ RECORDS: Final[dict[int, type[Record]]] = {
 Source: SerializeUtils.deserializeTxn.
 """
 TYPES: Final = {record: kind for kind, record in reversed(RECORDS.items())}
-"""The type of each record. If a record has several types, it is the first one."""
+"""The transaction type of each record. A record with several types is mapped to the first of these."""
 MultiRecords = list[tuple[int, Record]]
-"""The op code (or :data:`ERROR`) and the record of each operation of a multi. They are encoded when they are logged."""
+"""The op code (or :data:`ERROR`) and the record of each operation of a multi, not yet encoded."""
 Applied = tuple[int, int, int, int, int, Record | MultiRecords]
 """One transaction: the session, its xid, the zxid, the time in milliseconds since the epoch, the type (an op code, or
 :data:`ERROR`), and the record.
 """
 _DIGEST_SIZE: Final = combined_struct(t.TxnDigest).size
 Detail = tuple[int, str]
-"""A detail that the bytes of a request do not contain: its zxid, and a text (``ServerState.add_detail``)."""
+"""A fact that is not in the bytes of a request: the zxid of the request, and a text (``ServerState.add_detail``)."""
 RequestBatch = tuple[bytes, int, int, int, tuple[Detail, ...]]
 """Successful requests of a connection: the received frames, the session, the time in milliseconds since the epoch, the
 last zxid before them, and the details.
 """
 Change = tuple[int, str, int]
-"""A change of a node: the op code, the path and the number of bytes of data (-1 without data)."""
+"""A change of a node: the op code, the path, and the number of bytes of data or -1 if the change has no data."""
 Transaction = tuple[int, int, int, int, int, list[Change]]
 """A transaction without its data: the fields of :data:`Applied`, with the changes in place of the record."""
 
 
-def changes_of(records: Iterable[Record | None]) -> list[Change]:
-    """Return the changes of transaction records. A closed session deletes its ephemeral nodes."""
+def node_changes(records: Iterable[Record | None]) -> list[Change]:
+    """Return the changes that transaction records make.
+
+    For a closed session, these are deletes of its ephemeral nodes.
+    """
     changes: list[Change] = []
     for record in records:
         if isinstance(record, t.CloseSessionTxn):
@@ -73,9 +76,10 @@ def changes_of(records: Iterable[Record | None]) -> list[Change]:
 
 
 def decode_transaction(data: bytes) -> tuple[Applied, int]:
-    """Decode a transaction of a log or from a leader. Return it with the offset of its digest, which may be absent.
+    """Decode a transaction of a log or from a leader. Return the transaction and the offset after its record.
 
-    A closeSession of ZooKeeper 3.5 and earlier has no record. Then its record here has no paths.
+    A digest may follow at this offset. ZooKeeper 3.5 and earlier write a closeSession without a record, which is
+    decoded as a record without paths.
 
     Raises:
         MarshallingError: The transaction is truncated, or its type is not known.
@@ -95,14 +99,18 @@ def decode_transaction(data: bytes) -> tuple[Applied, int]:
 
 
 def _has_no_record(data: bytes, offset: int, end: int) -> bool:
-    """Return whether no record follows. A digest may follow: its bytes could also be decoded as two empty paths."""
+    """Return whether no record follows the header, but nothing or only a digest.
+
+    The bytes of a digest could also be decoded as a record with two empty paths.
+    """
     left = end - offset
     return not left or (left == _DIGEST_SIZE and int_at(data, offset)[0] == t.DIGEST_VERSION)
 
 
 def _decode_part(part: t.Txn) -> tuple[int, Record]:
-    """Decode a part of a multi. If the multi failed, a leader may send parts with the type of an error that contain the
-    bytes of their operations.
+    """Decode one part of a multi.
+
+    If the multi failed, a leader may send parts whose type is an error, but whose data is the record of an operation.
 
     Raises:
         MarshallingError: The type is unknown or a multi, or the record is truncated.
@@ -113,8 +121,8 @@ def _decode_part(part: t.Txn) -> tuple[int, Record]:
     return part.type, kind.decode(part.data)
 
 
-def records_of(entry: Applied) -> tuple[Record, ...]:
-    """Return the records of the changes of a transaction, in order; none for a failed request."""
+def applied_records(entry: Applied) -> tuple[Record, ...]:
+    """Return the records of a transaction in order: one, or several for a multi. A failed request has no records."""
     *_, kind, record = entry
     if isinstance(record, list):
         return () if any(op == ERROR for op, _ in record) else tuple(part for _, part in record)
@@ -122,8 +130,9 @@ def records_of(entry: Applied) -> tuple[Record, ...]:
 
 
 class Journal:
-    """The transactions that are not written yet. Callers append to *entries* directly, because a method call would cost
-    a write 3 % of its time.
+    """The transactions that are not yet written to the log.
+
+    Callers append to *entries* directly, because a method call would cost a write 3 % of its time.
 
     Args:
         zxid: The last zxid that is already used.
@@ -134,10 +143,10 @@ class Journal:
         entries: The transactions, in order.
         decode: The decoder of an encoded journal, as given.
         sessions: The decoder for session ids, as given.
-        heard: A function that is called with each encoded journal once it is logged; None for no history.
+        on_logged: A function that is called with each encoded journal after it was logged; None if no history is kept.
     """
 
-    __slots__ = ("_popped", "decode", "entries", "heard", "sessions")
+    __slots__ = ("_popped", "decode", "entries", "on_logged", "sessions")
 
     def __init__(
         self,
@@ -148,7 +157,7 @@ class Journal:
         self.entries: Final[list[Applied]] = []
         self.decode: Final = decode
         self.sessions: Final = sessions
-        self.heard: Callable[[bytes], object] | None = None
+        self.on_logged: Callable[[bytes], object] | None = None
         self._popped = zxid
 
     @property
@@ -157,8 +166,9 @@ class Journal:
         return self.entries[-1][2] if self.entries else self._popped
 
     def add_failure(self, session_id: int, xid: int, zxid: int, now: int, code: int) -> None:
-        """Add a failed request, if it used up a zxid that is not yet in the journal. Without it the zxid would go back
-        when the log is replayed.
+        """Add a failed request if it used up a zxid that is not yet in the journal.
+
+        Without this entry, a replay of the log would end at a lower zxid.
         """
         if zxid > self.zxid:
             self.entries.append((session_id, xid, zxid, now, ERROR, t.ErrorTxn(code)))

@@ -1,4 +1,4 @@
-"""The server's counters and summaries. They are plain numbers, and reports format them."""
+"""The server's counters and summaries, as plain numbers. The reports in ``server/admin`` format these numbers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ LIMITS: Final = (
     "watches_per_connection",
 )
 """The limits whose violations are counted."""
-WINDOW_MS: Final = 300_000
+HALF_WINDOW_MS: Final = 300_000
 """Half of a summary's window, in milliseconds. Quantiles cover the last five to ten minutes."""
 _STEPS: Final = 8
-"""Buckets for each doubling. Quantiles are accurate to 6 %."""
+"""Number of buckets for each doubling of the value. It makes quantiles accurate to 6 %."""
 MAX_NAMESPACES: Final = 100
 """Maximum number of namespaces (first parts of paths) with a counter of their own. The others share one counter."""
 
-Mark = tuple[int | None, dict[int, int]]
-"""Start of the current half of a summary's window, and the number of its values by bucket."""
+SummaryMark = tuple[int | None, dict[int, int]]
+"""A moment in a summary: the start of the current half of the window, and the counts of its values by bucket."""
 
 
 class Summary:
@@ -37,8 +37,8 @@ class Summary:
     Attributes:
         count: Number of values.
         total: Sum of the values.
-        least: The smallest value; 0 if there is none.
-        most: The largest value; 0 if there is none.
+        least: The smallest value; 0 before the first value.
+        most: The largest value; 0 before the first value.
     """
 
     __slots__ = ("_before", "_began", "_recent", "count", "least", "most", "total")
@@ -51,7 +51,7 @@ class Summary:
         self._began: int | None = None  # start of the current half of the window, in monotonic milliseconds
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Add a value, one or more times."""
+        """Add a value *times* times."""
         if not self.count or value < self.least:
             self.least = value
         if value > self.most:
@@ -65,24 +65,24 @@ class Summary:
         self._recent[bucket] = self._recent.get(bucket, 0) + times
 
     def rotate(self, monotonic_ms: int) -> None:
-        """Discard the values that are older than the window."""
+        """Start the next half of the window if it is time, and discard values that are older than the window."""
         if self._began is None:
             self._began = monotonic_ms
         elapsed = monotonic_ms - self._began
-        if elapsed >= WINDOW_MS:
-            self._before = self._recent if elapsed < 2 * WINDOW_MS else {}
+        if elapsed >= HALF_WINDOW_MS:
+            self._before = self._recent if elapsed < 2 * HALF_WINDOW_MS else {}
             self._recent, self._began = {}, monotonic_ms
 
-    def mark(self) -> Mark:
+    def mark(self) -> SummaryMark:
         """Return a mark of this moment for :meth:`quantile`."""
         return self._began, self._recent.copy()
 
-    def quantile(self, part: float, since: Mark | None = None) -> float:
-        """Return a quantile of the values in the window, accurate to 6 %; NaN if there are none.
+    def quantile(self, part: float, since: SummaryMark | None = None) -> float:
+        """Return a quantile of the values in the window, accurate to 6 %. Return NaN if the window is empty.
 
         Args:
-            part: The quantile, such as 0.99.
-            since: A mark; only values after it count. It must be younger than half of the window. None for all values.
+            part: The fraction of values that are not above the quantile, such as 0.99.
+            since: A mark, not older than half of the window. Only values after the mark count; None for all values.
         """
         counts = self._recent.copy()  # a copy, because the log's thread may add values
         if since is None or since[0] != self._began:
@@ -100,7 +100,7 @@ class Summary:
 
     def _middle(self, bucket: int) -> float:
         if bucket < 2 * _STEPS:
-            return bucket / 1000  # small numbers have exact buckets
+            return bucket / 1000  # each small number of thousandths has its own bucket
         shift = bucket // _STEPS - 1
         low = (bucket - shift * _STEPS) << shift
         return min(max((low + (1 << shift) / 2) / 1000, self.least), self.most)
@@ -124,7 +124,7 @@ SUMMARIES: Final = {
     "sync_processor_batch_size": "Writes per sync of the log",
     "updatelatency": "Time to answer a write, in milliseconds, including its sync",
 }
-"""The descriptions of the summaries by name, which is ZooKeeper's name if it has the same summary."""
+"""The descriptions of the summaries by name. Summaries that ZooKeeper also provides have ZooKeeper's names."""
 
 
 class Metrics:
@@ -136,11 +136,11 @@ class Metrics:
         packets_received: Number of requests, including connect requests and four-letter commands.
         packets_sent: Number of replies, without events and answers to four-letter commands.
         latency_count: Number of requests with a measured latency.
-        latency_total: Sum of their latencies.
-        latency_min: The smallest latency; 0 without requests.
-        latency_max: The largest latency; 0 without requests.
-        bytes_received: Bytes of requests.
-        bytes_sent: Bytes of replies and events.
+        latency_total: Sum of these latencies in milliseconds.
+        latency_min: The smallest latency in milliseconds; 0 before the first request.
+        latency_max: The largest latency in milliseconds; 0 before the first request.
+        bytes_received: Number of bytes of requests.
+        bytes_sent: Number of bytes of replies and events.
         auth_failed: Failed logins.
         super_logins: Logins as the super user.
         connects: Connect requests.
@@ -181,8 +181,8 @@ class Metrics:
         self.snapshot_errors = 0
         self.summaries: dict[str, Summary] = {name: Summary() for name in SUMMARIES}
 
-    def refuse(self, limit: str) -> None:
-        """Count a rejection by one of the :data:`LIMITS`."""
+    def count_refusal(self, limit: str) -> None:
+        """Count a request or connection that was rejected because of a limit, one of :data:`LIMITS`."""
         self.refused[limit] += 1
 
     def count_exceeded_quota(self, path: str) -> None:
@@ -192,8 +192,8 @@ class Metrics:
             namespace = "others"
         self.quota_exceeded[namespace] = self.quota_exceeded.get(namespace, 0) + 1
 
-    def answered(self, requests: int, milliseconds: float) -> None:
-        """Count a batch of requests with a latency of *milliseconds* for each request."""
+    def count_latency(self, requests: int, milliseconds: float) -> None:
+        """Count a batch of requests. *milliseconds* is the latency of each of them."""
         if not self.latency_count or milliseconds < self.latency_min:
             self.latency_min = milliseconds
         if milliseconds > self.latency_max:
@@ -206,10 +206,10 @@ class Metrics:
         return round(self.latency_total / self.latency_count, 4) if self.latency_count else 0.0
 
     def rotate(self, monotonic_ms: int) -> None:
-        """Discard the values that are older than the window of their summary."""
+        """Discard old values of all summaries. See :meth:`Summary.rotate`."""
         for summary in self.summaries.values():
             summary.rotate(monotonic_ms)
 
     def reset(self) -> None:
-        """Set everything back to 0."""
+        """Reset all counters and summaries to 0."""
         vars(self).update(vars(Metrics()))

@@ -1,9 +1,9 @@
-"""A znode, in one of two forms, and its cached encodings.
+"""A znode, which is an object or a packed leaf, and its cached encodings.
 
-A new persistent node is *packed* if its data is not null and its ACL list grants everything to everyone. It is
-unpacked at its first look-up or change. A tree with a history, in a test, does not pack nodes. Loading a snapshot packs
-nodes that have not changed since their creation. A packed leaf is one bytes object, with signed numbers in big-endian
-order:
+A new persistent node is *packed* if its data is not null and its ACL list grants everything to everyone. Its first
+look-up or change unpacks it. When a snapshot is loaded, nodes that have not changed since their creation are packed. In
+a tree with a history, which only tests use, no node is packed. A packed leaf is one bytes object, with signed numbers
+in big-endian order:
 
 ====== ===== ==========================================================
 offset bytes content
@@ -16,13 +16,13 @@ offset bytes content
 All other fields have their defaults: 0, no children, and the ACL list that grants everything to everyone. A packed
 leaf takes 180 bytes less than a :class:`Node`, and no time in a garbage collection. :meth:`Tree.find
 <zoolet.server.core.tree.Tree.find>` replaces it by a Node. Only :func:`packed`, :func:`unpacked`,
-:func:`size_of` and :func:`stat_of` know the layout, and two places in the tree that inline them to save a call.
+:func:`data_length` and :func:`encode_stat` depend on the layout, and code of the tree that inlines them to save a call.
 
 Three results are cached, each in one slot of the object that it is computed from: the encoded Stat (``Node.encoding``,
 68 bytes), the encoded list of children (``Children.encoding``) and a session's ephemeral paths in sorted order
-(``OwnedPaths.sorted``). A cache is filled by a read. The mutators of the tree set it to None, because only they change
-the values that it is computed from; a method for this would cost each write two calls. An exception is the encoded
-list of children: up to some limits, creates and deletes are only recorded, and the next read updates the list.
+(``OwnedPaths.sorted``). A read fills a cache. The mutators of the tree set it to None directly, because a method for
+this would cost each write two calls. The encoded list of children is an exception: up to some limits, creates and
+deletes are only recorded, and the next read updates the list.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from ...protocol.records import Stat
 _STAT = combined_struct(Stat).pack
 _LEAF: Final = combined_struct(Long, Long)
 LEAF_HEADER: Final = _LEAF.size
-"""The bytes of a packed leaf before its data."""
+"""Number of bytes before the data of a packed leaf."""
 pack_leaf: Final = _LEAF.pack
 _COUNT_SIZE: Final = 4
-"""The bytes before the first name of an encoded list."""
+"""Number of bytes before the first name of an encoded list."""
 _MAX_REMOVED: Final = 24
-"""Maximum number of names that are cut out of an encoded list. Each is searched in the whole list."""
+"""Maximum number of names that are cut out of an encoded list. Each of them is searched for in the whole list."""
 _MAX_SEARCHED: Final = 1 << 24
-"""Maximum number of bytes that these searches read together, in about 12 ms."""
+"""Maximum total number of bytes that these searches read. They take about 12 ms."""
 _MAX_ADDED: Final = 1024
-"""Maximum number of new names, plus an eighth of all names, between two reads of an encoded list."""
+"""Maximum number of new names between two reads of an encoded list, to which an eighth of all names is added."""
 
 CONTAINER_OWNER: Final = -(1 << 63)
 """The owner of a container node, in place of a session id: 0x8000000000000000."""
@@ -56,7 +56,7 @@ _TTL_OWNER: Final = -(1 << 56)
 
 
 def is_session(owner: int) -> bool:
-    """Return whether an owner is a session. Session ids of servers with numbers of 128 or more are negative."""
+    """Return whether an owner is a session id. The session ids of servers with numbers from 128 on are negative."""
     return owner > 0 or CONTAINER_OWNER < owner < _TTL_OWNER
 
 
@@ -68,8 +68,8 @@ def ttl_owner(ttl: int) -> int:
     return _TTL_OWNER | ttl
 
 
-def ttl_of(owner: int) -> int | None:
-    """Return the ttl in milliseconds; None for an owner that encodes none."""
+def decode_ttl(owner: int) -> int | None:
+    """Return the ttl that an owner encodes, in milliseconds. Return None for any other owner."""
     return owner & MAX_TTL if _TTL_OWNER <= owner < 0 else None
 
 
@@ -81,7 +81,7 @@ def int32(value: int) -> int:
 class Children(dict[str, "Node | bytes"]):
     """The children of one node by name, with the cached encoding of their names.
 
-    The names are in the cached list from ``first`` on, except ``removed``, and then in ``added``.
+    The names are those of the cached list from ``first`` on, without ``removed``, followed by those in ``added``.
     """
 
     __slots__ = ("added", "below", "encoding", "first", "removed")
@@ -94,7 +94,7 @@ class Children(dict[str, "Node | bytes"]):
     added: dict[str, None]
     """Names that were added since the list was cached, in order."""
     below: int
-    """Number of nodes below the node, at any depth. It is maintained once the tree counts (``Tree.count_below``)."""
+    """Number of nodes below the node, at any depth. It is updated from the first call of ``Tree.count_below`` on."""
 
     def __init__(self) -> None:
         self.encoding = None
@@ -103,14 +103,14 @@ class Children(dict[str, "Node | bytes"]):
     def encoded(self) -> bytes:
         """Return the vector of names in its wire format, in order of creation.
 
-        The cached list is updated: new names are appended and deleted names are cut out. For 100,000 names this costs
-        one copy of the bytes, and one search for each name that was deleted in the middle: a fortieth of the time that
-        encoding all names takes.
+        If a cached list exists, new names are appended, and deleted names are cut out. This requires one copy of the
+        bytes, and one search for each name that was deleted in the middle. For 100,000 names, encoding takes forty
+        times as long.
         """
         encoded = self.encoding
         if encoded is not None and self.first == _COUNT_SIZE and not self.added and not self.removed:
             return encoded
-        kept = self._kept(encoded) if encoded is not None else None
+        kept = self._remaining_parts(encoded) if encoded is not None else None
         if kept is None:
             encoded = put_strs(list(self))
         else:
@@ -118,9 +118,10 @@ class Children(dict[str, "Node | bytes"]):
         self.encoding, self.first, self.removed, self.added = encoded, _COUNT_SIZE, [], {}
         return encoded
 
-    def _kept(self, encoded: bytes) -> list[memoryview] | None:
-        """Return the parts of the cached list that remain, or None if a removed name occurs in it more than once: then
-        one occurrence is inside a different name.
+    def _remaining_parts(self, encoded: bytes) -> list[memoryview] | None:
+        """Return the parts of the cached list that remain after the removed names are cut out.
+
+        Return None if a removed name occurs more than once, because one occurrence is inside a different name.
         """
         starts: dict[int, int] = {}
         for name in self.removed:
@@ -128,31 +129,35 @@ class Children(dict[str, "Node | bytes"]):
             if encoded.find(name, start + 1) != -1:
                 return None
             starts[start] = start + len(name)
-        names, at, parts = memoryview(encoded), self.first, []  # the memoryview avoids a second copy in the join
+        names, at, parts = memoryview(encoded), self.first, []  # slices of a memoryview are not copied
         for start in sorted(starts):
             parts.append(names[at:start])
             at = starts[start]
         return [*parts, names[at:]]
 
     def node(self, name: str) -> Node | None:
-        """Return a child, or None. A packed child is returned as a copy, and changes to the copy are lost. To change
-        it, use :meth:`Tree.find`, which unpacks it in the tree.
+        """Return the child *name*, or None. For a packed child, return a copy, whose changes are lost.
+
+        To change a child, use :meth:`Tree.find`, which unpacks the child in the tree.
         """
         child = self.get(name)
         return unpacked(child) if isinstance(child, bytes) else child
 
     def nodes(self) -> Iterator[Node]:
-        """Yield the children. Changes of a packed child are lost."""
+        """Return an iterator over the children. A packed child is yielded as a copy, whose changes are lost."""
         return (unpacked(child) if isinstance(child, bytes) else child for child in self.values())
 
     def record_added(self, name: str) -> None:
-        """Record a new name for the next update of the cached list. With too many new names, the list is discarded."""
+        """Record a new name for the next update of the cached list.
+
+        Discard the list if there are too many new names.
+        """
         self.added[name] = None
         if len(self.added) > _MAX_ADDED + len(self) // 8:
             self.encoding, self.added = None, {}
 
     def record_removed(self, name: str) -> None:
-        """Record a deleted name for the next update of the cached list. With too many, the list is discarded."""
+        """Record a deleted name for the next update of the cached list. Discard the list if too many are deleted."""
         encoded, name_bytes = self.encoding, put_str(name)
         if encoded is not None and not self.removed and encoded.startswith(name_bytes, self.first):
             self.first += len(name_bytes)
@@ -175,7 +180,7 @@ class OwnedPaths(dict[str, None]):
         self.sorted = None
 
     def with_prefix(self, prefix: str) -> list[str]:
-        """Return the paths that start with *prefix*, sorted. This takes two bisections and one copy."""
+        """Return the paths that start with *prefix*, sorted. If the sorted list is cached, two bisections find them."""
         paths = self.sorted
         if paths is None:
             paths = self.sorted = sorted(self)
@@ -185,12 +190,12 @@ class OwnedPaths(dict[str, None]):
 
 
 def packed(data: bytes, zxid: int, now: int) -> bytes:
-    """Return a new leaf that everyone may change: the zxid and the time of its create, and its data."""
+    """Return a new packed leaf: the zxid and the time of its create, followed by its data."""
     return pack_leaf(zxid, now) + data
 
 
 def unpacked(leaf: bytes) -> Node:
-    """Return the node of a packed leaf."""
+    """Return a new :class:`Node` with the values of a packed leaf."""
     zxid, now = _LEAF.unpack_from(leaf)
     return Node(leaf[LEAF_HEADER:], 0, 0, zxid, now)
 
@@ -237,13 +242,13 @@ class Node:
         self.encoding: bytes | None = None  # the encoded Stat; None if it has to be encoded again
 
     def stat(self) -> bytes:
-        """Return the encoded Stat record, 68 bytes. It is encoded at most once between two changes."""
+        """Return the encoded Stat record, 68 bytes. It is encoded on the first call after a change, and then cached."""
         stat = self.encoding
         if stat is None:
             data, children, owner = self.data, self.children, self.owner
             count = len(children) if children else 0
-            # cversion counts the creates and the deletes of children. Every child that was created and is missing now
-            # was deleted, so creates + deletes = creates + (creates - count). Source: DataNode.copyStat.
+            # cversion is creates + deletes of children. A child that was created and does not exist was deleted, so
+            # deletes = creates - count, and cversion = creates * 2 - count. Source: DataNode.copyStat.
             cversion = self.creates * 2 - count
             stat = self.encoding = _STAT(
                 self.czxid,
@@ -266,7 +271,7 @@ class Node:
         return NULL if data is None else pack_int(len(data)) + data
 
     def packed(self) -> bytes | None:
-        """Return the node as a packed leaf; None if it has changed since its creation, or cannot be packed."""
+        """Return the node as a packed leaf, or None if it has changed since its creation or cannot be packed."""
         is_unchanged = self.czxid == self.mzxid == self.pzxid and self.ctime == self.mtime
         has_defaults = not (self.acl or self.owner or self.version or self.aversion or self.creates or self.children)
         if self.data is None or not is_unchanged or not has_defaults:
@@ -274,12 +279,12 @@ class Node:
         return packed(self.data, self.czxid, self.ctime)
 
     def is_container(self) -> bool:
-        """Return whether the node is a container. A container is deleted after its last child."""
+        """Return whether the node is a container, which the server deletes after its last child was deleted."""
         return self.owner == CONTAINER_OWNER
 
     def ttl(self) -> int | None:
-        """Return the ttl in milliseconds; None for nodes other than TTL nodes. Only setData restarts the ttl."""
-        return ttl_of(self.owner)
+        """Return the ttl in milliseconds, or None if the node is not a TTL node. Only setData restarts the ttl."""
+        return decode_ttl(self.owner)
 
 
 def restored_node(
@@ -306,12 +311,12 @@ NodeOrLeaf = Node | bytes
 """A node, or a packed leaf (:func:`packed`)."""
 
 
-def size_of(node: NodeOrLeaf) -> int:
+def data_length(node: NodeOrLeaf) -> int:
     """Return the number of bytes of a node's data."""
     return len(node) - LEAF_HEADER if isinstance(node, bytes) else len(node.data or b"")
 
 
-def stat_of(node: NodeOrLeaf) -> bytes:
+def encode_stat(node: NodeOrLeaf) -> bytes:
     """Return the encoded Stat of a node."""
     if isinstance(node, bytes):
         zxid, now = _LEAF.unpack_from(node)

@@ -1,9 +1,9 @@
-"""Quotas: limits for the number of nodes and bytes in a subtree, and the current numbers.
+"""Quotas: limits on the number of nodes and bytes in a subtree, and the current numbers.
 
-The two nodes of a quota, and their text, are described in :mod:`zoolet.protocol.quotas`. A write that exceeds a soft
-limit is logged. A write that exceeds a hard limit is rejected if ``enforceQuota`` is on. Only the nearest quota at or
-above a node applies. The stats node is updated silently: its version and times do not change, and no watch fires. Every
-client may write below ``/zookeeper/quota``, so texts of more than 256 bytes are invalid, and parsed texts are cached.
+:mod:`zoolet.protocol.quotas` describes the two nodes of a quota and their text. If ``enforceQuota`` is on, a write that
+exceeds a hard limit is rejected, and a write that exceeds a soft limit is logged. Only the nearest quota at or above a
+node applies. The stats node is updated silently: its version and times do not change, and no watch fires. Every client
+may write below ``/zookeeper/quota``. Therefore texts of more than 256 bytes are invalid, and parsed texts are cached.
 
 Two cases that stop Apache ZooKeeper are harmless here: a limits node directly below ``/zookeeper/quota`` is a plain
 node, and stats that cannot be parsed are not updated.
@@ -33,15 +33,15 @@ class Quota:
 
     Args:
         tree: The tree whose nodes are counted.
-        settings: Settings of the server (``enforce_quota`` is used).
+        settings: Settings of the server. Only ``enforce_quota`` is used.
         metrics: Counter of the rejected writes.
         warnings: Receiver of a warning when a soft limit is exceeded.
 
     Attributes:
-        active: Whether the tree has a quota. Without quotas nothing has to be counted.
-        enforced: Whether writes have to be checked.
-        in_transaction: Whether a transaction is open. Its writes are checked against the amounts before it.
-        changes: The changes of the open transaction; None without changes.
+        active: Whether the tree has a quota. If it has none, writes need not be counted.
+        enforced: Whether writes are checked against the limits.
+        in_transaction: Whether a transaction is open. Its writes are checked against the amounts before its start.
+        changes: The changes of the open transaction; None before the first change.
     """
 
     def __init__(self, tree: Tree, settings: EngineSettings, metrics: Metrics, warnings: Warnings) -> None:
@@ -58,7 +58,7 @@ class Quota:
     # --- checking ---
 
     def check(self, path: str, count: int, size: int) -> None:
-        """Reject a write that would exceed a hard limit.
+        """Reject a write that would exceed a hard limit, and log a write that would exceed only a soft limit.
 
         Inside a transaction, each write is checked against the amounts before the transaction. Several creates in one
         transaction can therefore exceed a limit together, as in ZooKeeper.
@@ -85,8 +85,8 @@ class Quota:
         except ValueError:
             return
         for unit, new, soft, hard, changes in (
-            ("nodes", to_signed_64(used.nodes + count), limits.nodes, limits.count_hard, count != 0),
-            ("bytes", to_signed_64(used.size + size), limits.size, limits.size_hard, size != 0),
+            ("nodes", to_signed_64(used.nodes + count), limits.nodes, limits.node_hard_limit, count != 0),
+            ("bytes", to_signed_64(used.size + size), limits.size, limits.byte_hard_limit, size != 0),
         ):
             if changes and hard > -1 and new > hard:
                 self._metrics.count_exceeded_quota(path)
@@ -102,7 +102,7 @@ class Quota:
                 )
 
     def _text(self, name: str, before: dict[str, bytes | None]) -> bytes | None:
-        """Return the data that a limits or stats node had before the current transaction."""
+        """Return the data of the limits or stats node *name*. *before* overrides the current data."""
         path = QUOTA + name
         if path in before:
             return before[path]
@@ -110,8 +110,9 @@ class Quota:
         return node.data if node is not None else None
 
     def amounts(self, most: int) -> Iterator[tuple[str, Amount, Amount]]:
-        """Yield the nodes that have a quota, with their limits and the amounts used. Nodes are skipped if one of the
-        two texts cannot be parsed.
+        """Yield the path of each node that has a quota, with the limits and the current amounts.
+
+        Nodes with a text that cannot be parsed are skipped.
 
         Args:
             most: Maximum number of quotas to read. It is limited because every client can create quotas.
@@ -129,29 +130,30 @@ class Quota:
         """Count a new node with *size* bytes of data, and record its quota if it is a limits or stats node."""
         above, kind = _parse_quota_path(path)
         if kind and self.in_transaction:
-            self._kept().texts.setdefault(path, None)  # the node did not exist before the transaction
+            self._current_changes().texts.setdefault(path, None)  # the node did not exist before the transaction
         if kind == LIMITS and above:
-            self._set(above, True)
+            self._set_limited(above, True)
         elif kind == STATS and above:
             self._recount(above)
-        self._add(path, 1, size)
+        self._add_to_stats(path, 1, size)
 
     def deleted(self, path: str, node: Node) -> None:
         """Count a deleted node. Deleting a limits node removes the quota."""
         above, kind = _parse_quota_path(path)
         if kind == LIMITS and above:
-            self._set(above, False)
+            self._set_limited(above, False)
         if kind and self.in_transaction:
-            self._kept().texts.setdefault(path, node.data)
-        self._add(path, -1, -len(node.data or b""))
+            self._current_changes().texts.setdefault(path, node.data)
+        self._add_to_stats(path, -1, -len(node.data or b""))
 
-    def concerned(self, paths: list[str], parents: Collection[str]) -> set[str]:
-        """Return the items of *paths* whose deletion changes a quota. For many paths, this is faster than calling
-        :meth:`deleted` for each.
+    def affected_paths(self, paths: list[str], parents: Collection[str]) -> set[str]:
+        """Return the *paths* whose deletion affects a quota. Call :meth:`deleted` only for these.
+
+        For many paths, this is faster than calling :meth:`deleted` for all of them.
 
         Args:
-            paths: The paths.
-            parents: The paths of their parents.
+            paths: Paths of nodes that were deleted together.
+            parents: The paths of all parents of these nodes.
         """
         counted = {
             parent
@@ -164,13 +166,13 @@ class Quota:
     def changed(self, path: str, before: bytes | None, data: bytes | None) -> None:
         """Count a change of a node's data."""
         if self.in_transaction and path.endswith((LIMITS, STATS)):
-            self._kept().texts.setdefault(path, before)
-        self._add(path, 0, len(data or b"") - len(before or b""))
+            self._current_changes().texts.setdefault(path, before)
+        self._add_to_stats(path, 0, len(data or b"") - len(before or b""))
 
-    def _set(self, above: str, limited: bool) -> None:
+    def _set_limited(self, above: str, limited: bool) -> None:
         """Record whether a node has a quota."""
         if self.in_transaction:
-            self._kept().limited.setdefault(above, bool(self._limited.get(above)))
+            self._current_changes().limited.setdefault(above, bool(self._limited.get(above)))
             self._limited.put(above, limited)
         elif limited:
             self._limited.put(above, True)
@@ -179,14 +181,17 @@ class Quota:
         self.active = len(self._limited) > 0
 
     def _nearest(self, path: str, before: dict[str, bool]) -> str | None:
-        """Return the nearest node at or above *path* that has a quota. *before* overrides the current state."""
+        """Return the nearest path at or above *path* that has a quota, or None.
+
+        *before* overrides the current state.
+        """
         nearest = None
-        for above, limited in self._limited.along(path):
+        for above, limited in self._limited.search_ancestors(path):
             if before.get(above, limited):
                 nearest = above
         return nearest
 
-    def _add(self, path: str, count: int, size: int) -> None:
+    def _add_to_stats(self, path: str, count: int, size: int) -> None:
         above = self._nearest(path, {})
         stats = self._tree.get(QUOTA + above + STATS) if above is not None else None
         if above is None or stats is None:
@@ -195,17 +200,17 @@ class Quota:
             used = Amount.parse(stats.data)
         except ValueError:
             return
-        self._write(QUOTA + above + STATS, stats, used.plus(count, size))
+        self._write_stats(QUOTA + above + STATS, stats, used.plus(count, size))
 
     def _recount(self, above: str) -> None:
         if self.in_transaction:
-            self._kept().recounts += 1
+            self._current_changes().recounts += 1
         path = QUOTA + above + STATS
-        self._write(path, self._tree.find(path), Amount(*self._tree.count(above)))
+        self._write_stats(path, self._tree.find(path), Amount(*self._tree.count(above)))
 
-    def _write(self, path: str, stats: Node, amount: Amount) -> None:
+    def _write_stats(self, path: str, stats: Node, amount: Amount) -> None:
         if self.in_transaction:
-            self._kept().texts.setdefault(path, stats.data)
+            self._current_changes().texts.setdefault(path, stats.data)
         self._tree.set_data_silently(stats, amount.encode())
 
     def recount_all(self) -> None:
@@ -220,7 +225,7 @@ class Quota:
                 self._recount(above)
 
     def reload(self) -> None:
-        """Search the tree for quotas again, after undo records changed its nodes."""
+        """Search the tree for quotas again, for example after undo records have changed nodes."""
         paths = [path for path, _ in self._tree.walk(QUOTA)]
         limited = [above for above, kind in map(_parse_quota_path, paths) if kind == LIMITS and above]
         self._limited = AncestorIndex()
@@ -228,7 +233,7 @@ class Quota:
             self._limited.put(above, True)
         self.active = bool(limited)
 
-    def _kept(self) -> _QuotaChanges:
+    def _current_changes(self) -> _QuotaChanges:
         if self.changes is None:
             self.changes = _QuotaChanges()
         return self.changes
@@ -237,19 +242,22 @@ class Quota:
         """Keep the changes of a transaction. Later writes are checked against the current amounts."""
         self.changes = None
         for above in changes.limited:
-            self._set(above, bool(self._limited.get(above)))
+            self._set_limited(above, bool(self._limited.get(above)))
 
     def roll_back(self, changes: _QuotaChanges) -> None:
         """Restore the set of nodes with a quota. The tree restores the texts of the quotas."""
         self.changes = None
         for above, limited in changes.limited.items():
-            self._set(above, limited)
+            self._set_limited(above, limited)
 
 
 class _QuotaChanges:
-    """The changes of a transaction. ``limited`` and ``texts`` contain the state before it: whether a node had a quota,
-    and the data of limits and stats nodes. ``recounts`` is the number of times that all nodes below a quota were
-    counted.
+    """The changes of a transaction.
+
+    Attributes:
+        limited: Whether a node had a quota before the transaction, by path.
+        texts: Data of limits and stats nodes before the transaction, by path; None for a node that did not exist.
+        recounts: Number of times that all nodes below a quota were counted.
     """
 
     def __init__(self) -> None:
@@ -259,7 +267,7 @@ class _QuotaChanges:
 
 
 def _parse_quota_path(path: str) -> tuple[str, str]:
-    """Return the target of a limits or stats node, and the kind of the node; two empty strings for other nodes."""
+    """Return the path that a limits or stats node is for, and its kind. Return two empty strings for other nodes."""
     if path.startswith(QUOTA + "/"):
         for kind in (LIMITS, STATS):
             if path.endswith(kind):

@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 from random import Random
 
-from ...protocol.sasl import REALM, URI, SaslFailure, directives, proof
-from .warnings import brief
+from ...protocol.sasl import DIGEST_URI, REALM, SaslFailure, parse_directives, proof
+from .warnings import quoted_name
 
-_EXPECTED = {
+_EXPECTED_DIRECTIVES = {
     "realm": ("", REALM),
-    "digest-uri": ("", URI),
+    "digest-uri": ("", DIGEST_URI),
     "qop": ("auth", "auth"),
     "charset": ("utf-8", "utf-8"),
 }
@@ -27,7 +27,7 @@ Source: com.sun.security.sasl.digest.DigestMD5Server, and the observed replies o
 
 
 class DigestMd5:
-    """One exchange in two steps: the first returns the challenge, and the second verifies the response.
+    """The server's side of one login, in two steps: the first returns the challenge, the second verifies the response.
 
     Args:
         users: Passwords by user name.
@@ -54,21 +54,23 @@ class DigestMd5:
             return f'realm="{REALM}",nonce="{self._nonce}",charset=utf-8,algorithm=md5-sess'.encode()
         if self.user is not None:
             raise SaslFailure("the exchange is already complete")
-        fields = directives(token)
+        fields = parse_directives(token)
         user = fields.get("username", "")
         if user not in self._users:
-            raise SaslFailure(f"unknown user {brief(user)}")
+            raise SaslFailure(f"unknown user {quoted_name(user)}")
         if fields.get("nonce") != self._nonce:
-            raise SaslFailure(f"user {brief(user)} responded to a different challenge")
-        for name, (default, expected_text) in _EXPECTED.items():
+            raise SaslFailure(f"user {quoted_name(user)} responded to a different challenge")
+        for name, (default, expected_text) in _EXPECTED_DIRECTIVES.items():
             text = fields.get(name, default)
             if (text.lower() if name == "digest-uri" else text) != expected_text:
-                raise SaslFailure(f"user {brief(user)} sent an invalid {name}: {brief(fields.get(name, ''))}")
+                raise SaslFailure(
+                    f"user {quoted_name(user)} sent an invalid {name}: {quoted_name(fields.get(name, ''))}"
+                )
         if "cnonce" not in fields or not re.fullmatch("[+-]?[0-9]{1,10}", fields.get("maxbuf", "0")):
-            raise SaslFailure(f"user {brief(user)} sent no cnonce or an invalid maxbuf")
-        fields["nc"] = "00000001"  # the server counts itself and ignores the client's count
+            raise SaslFailure(f"user {quoted_name(user)} sent no cnonce or an invalid maxbuf")
+        fields["nc"] = "00000001"  # each nonce is used only once; the client's own count is ignored
         expected = proof(fields, user, self._users[user], "AUTHENTICATE:")
         if not hmac.compare_digest(expected.encode(), fields.get("response", "").encode()):
-            raise SaslFailure(f"wrong password for user {brief(user)}")
+            raise SaslFailure(f"wrong password for user {quoted_name(user)}")
         self.user = user
         return f"rspauth={proof(fields, user, self._users[user], ':')}".encode()

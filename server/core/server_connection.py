@@ -1,5 +1,4 @@
-"""The server's end of one connection, without I/O: it turns received bytes into bytes to send, without a socket, a
-clock or waiting.
+"""The server's end of one connection, without I/O: it turns received bytes into bytes to send.
 
 A transport calls three methods::
 
@@ -21,15 +20,15 @@ Invariants:
   the session was closed, or resumed by a different connection, within the same batch (``client.closing``).
 - In WORKING no other request is answered, and ``missing`` is 0: ``_steps`` can be continued without any bytes.
 - In CLOSED received bytes are discarded. The outbox still has to be sent, but nothing is added to it.
-- ``missing`` is the number of bytes that are still needed before any work can be done. While it is above 0, parts are
-  only collected. A frame of n bytes therefore costs O(n), regardless of the number of pieces.
+- ``missing`` is the number of bytes that must arrive before any work can be done. While it is above 0, parts are only
+  collected. A frame of n bytes therefore costs O(n), regardless of the number of pieces.
 - ``engine.partial_requests`` includes the bytes in ``_parts``. The method that clears ``_parts`` subtracts them.
 
 Each later frame consists of a length, an xid and an op code, of four bytes each, and the body. The length does not
 include itself, so the body starts at offset 12. A reply has 16 bytes of header after its length: xid, zxid and error.
 
-The first four bytes of a connection are a frame length or a four-letter command. They cannot be both, because any
-command read as a length is above a billion, and no limit is that high.
+The first four bytes of a connection are a frame length or a four-letter command. This is unambiguous: read as a length,
+each command is above a billion, and no limit is that high.
 
 Source: NIOServerCnxn, ZooKeeperServer.processConnectRequest, ZooKeeperServer.processPacket.
 """
@@ -45,39 +44,39 @@ from ...protocol import records as r
 from ...protocol.codec import Int, combined_struct, int_at
 from ...protocol.enums import Xid
 from ...protocol.errors import ErrorCode, MarshallingError, ZooKeeperError
-from ...protocol.framing import frame, other_protocol
+from ...protocol.framing import frame, guess_protocol
 from ...protocol.handshake import ConnectRequest, ConnectResponse
 from ...protocol.operations import OPERATIONS, OpCode
 from .client_connection import ClientConnection, Session
 from .engine import Engine
 from .ops.dispatch import Decode, Dispatch, UnfinishedError
-from .ops.multi import PartialResults
+from .ops.multi import PartialResultsError
 from .ops.session_ops import LOGIN_STEPS, LoginStep
 
 _HEAD = combined_struct(Int, r.RequestHeader).unpack_from
 _REPLY = combined_struct(Int, r.ReplyHeader).pack
 _REPLY_SIZE: Final = combined_struct(Int, r.ReplyHeader).size
-PING: Final = int(OpCode.PING)  # a plain int, because comparing enums costs more than the rest of a ping
+PING: Final = int(OpCode.PING)  # a plain int, because comparing enums would cost more than everything else in a ping
 PING_XID: Final = int(Xid.PING)
 CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 _NO_STEPS: Final[Iterator[None]] = iter(())
 
 CHECK_AFTER: Final = 8192
-"""Bytes of replies (about 40 reads) between two checks of the clock, which show whether the connection's turn is over.
-Cheap requests need no more checks, because all requests from one read of the socket take a few milliseconds.
+"""Number of bytes of replies, about 40 reads, between two checks of the clock, which detect the end of the turn. Cheap
+requests need no other checks, because all requests from one read of the socket take a few milliseconds.
 """
 
 FREE_PARTIAL_BYTES: Final = 1 << 16
-"""Bytes of an incomplete request that each connection may buffer, regardless of the total of all connections."""
+"""Number of bytes of an incomplete request that a connection may buffer regardless of the total of all connections."""
 SMALL_PART: Final = 4096
-"""Parts of an incomplete request that are smaller than this are joined, because each object needs 33 more bytes."""
+"""Minimum bytes of a separate part of an incomplete request. Smaller parts are joined: an object needs 33 bytes."""
 LARGE_BUFFER: Final = 1 << 16
-"""Parts of this size or more are not extended further, because joining must not copy much."""
+"""Size in bytes of joined parts that are not extended further, because extending may copy them."""
 COST_OF_AN_ERROR: Final = 256
-"""Bytes that are counted for a failed request instead of its reply, because it takes longer than a successful one."""
+"""Number of bytes that a failed request counts for in CHECK_AFTER. It takes longer than its short reply suggests."""
 
 NO_OPERATIONS: Final[Dispatch] = {}
-"""The dispatch table of a client that has to authenticate first."""
+"""The dispatch table for a client that has not authenticated, but must."""
 
 FourLetterCommand = Callable[[Engine, ClientConnection, bytes], bytes]
 """A function that answers a four-letter command. It receives the bytes after the four letters."""
@@ -102,7 +101,7 @@ _WORKING: Final = ConnectionState.WORKING
 
 
 class ServerConnection:
-    """Splits received bytes into requests and answers them.
+    """The server's end of a connection. It splits received bytes into requests, and answers the requests.
 
     Args:
         engine: The state machine that answers the requests.
@@ -147,9 +146,9 @@ class ServerConnection:
     # --- for the transport ---
 
     def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
-        """Receive bytes and answer the complete requests.
+        """Receive bytes, and answer the requests that are complete.
 
-        At least one request is answered. A transaction is one request and is never interrupted.
+        If a request is complete, at least one is answered. A transaction is one request and is never interrupted.
 
         Args:
             data: The bytes.
@@ -163,11 +162,11 @@ class ServerConnection:
         client, parts, offset = self.client, self._parts, 0
         if client.closing:
             return False
-        if self.state is _OPEN and not parts:  # nearly always
+        if self.state is _OPEN and not parts:  # nearly always true, so it is tested first
             offset = self._requests(data, 0, until, time)
         else:
             self.missing -= len(data)
-            if self.missing > 0:  # a long frame arrives in parts, which are joined only once
+            if self.missing > 0:  # keep the parts of a long frame, and join them only once
                 self._keep_part(data)
                 return False
             if parts:
@@ -178,7 +177,7 @@ class ServerConnection:
                 self._work(until, time)
             elif self.state is not _OPEN:
                 offset = self._handshake(data)
-            is_open = self.state is _OPEN and not client.closing  # a continued request may have closed it
+            is_open = self.state is _OPEN and not client.closing  # a continued request may have closed the connection
             if is_open and (not offset or time() <= until):  # the handshake counts as a request
                 offset = self._requests(data, offset, until, time)
         if client.closing:
@@ -219,32 +218,32 @@ class ServerConnection:
     # --- for the interceptor of zoolet.testing ---
 
     def is_command(self, data: bytes) -> bool:
-        """Return whether *data*, received now, is a four-letter command."""
+        """Return whether *data*, if it were received now, would be treated as a four-letter command."""
         return self.state is _CONNECTING and data[:4] in self._four_letter_commands
 
     def answer_with_error(self, xid: int, opcode: int, code: int) -> None:
-        """Answer a request with an error without executing it. A write nevertheless uses up a zxid."""
+        """Answer a request with an error instead of executing it. A write still uses up a zxid."""
         engine = self.engine
         if (row := OPERATIONS.get(opcode)) is not None and row.takes_zxid:
             engine.take_zxid(self.client.session_id, xid, code)
-        self.answer(xid, opcode, code)
+        self.append_reply(xid, opcode, code)
 
-    def answer(self, xid: int, opcode: int, code: int, body: bytes = b"", zxid: int | None = None) -> None:
-        """Answer a request that was executed elsewhere, at *zxid*; None for the last zxid."""
-        self._count(1, 1, self.client.session, opcode)
+    def append_reply(self, xid: int, opcode: int, code: int, body: bytes = b"", zxid: int | None = None) -> None:
+        """Append the reply to a request that :meth:`receive_data` did not execute. *zxid* None is the last zxid."""
+        self._count_requests(1, 1, self.client.session, opcode)
         shown = self.engine.zxid if zxid is None else zxid
         self.client.outbox.append(_REPLY(16 + len(body), xid, shown, code) + body)
 
     # --- incomplete frames ---
 
     def _keep_part(self, data: bytes) -> None:
-        """Buffer a part of an incomplete frame. Close the connection if it would buffer more than FREE_PARTIAL_BYTES,
-        and all connections together more than ``max_partial_request_bytes``.
+        """Buffer a part of an incomplete frame. Close the connection instead if it would then buffer more than
+        FREE_PARTIAL_BYTES, and all connections together more than ``max_partial_request_bytes``.
         """
         engine = self.engine
         is_large = self.buffered + len(data) > FREE_PARTIAL_BYTES
         if is_large and engine.partial_requests + len(data) > engine.settings.max_partial_request_bytes:
-            engine.metrics.refuse("partial_requests")
+            engine.metrics.count_refusal("partial_requests")
             engine.warnings.warn(
                 "partial",
                 "closing %s: the incomplete requests of all clients have %d bytes (zoolet.maxPartialRequestBytes)",
@@ -272,7 +271,7 @@ class ServerConnection:
     def _keep_rest(self, buf: bytes, offset: int) -> bool:
         """Buffer the unanswered bytes from *offset* on, and return whether they contain a complete frame.
 
-        The connection is closed if the length of their first frame is negative, too small, or above ``max_frame``
+        Close the connection if the length of the first remaining frame is negative, too small, or above ``max_frame``
         (``jute.maxbuffer``).
         """
         remaining = len(buf) - offset
@@ -289,8 +288,8 @@ class ServerConnection:
 
     def _refuse_frame(self, length: int) -> None:
         engine = self.engine
-        engine.metrics.refuse("frames")
-        other = other_protocol(length) if self.state is _CONNECTING else None
+        engine.metrics.count_refusal("frames")
+        other = guess_protocol(length) if self.state is _CONNECTING else None
         text = f"a request of {length} bytes (limit {engine.settings.max_frame}, jute.maxbuffer)"
         if other is not None:
             text = f"{other}, but this port expects the ZooKeeper protocol"
@@ -337,7 +336,7 @@ class ServerConnection:
                 session: Session | None = self.engine.open_session(self.engine.settings.negotiate(request.timeout_ms))
             else:
                 session = self.take_over(request)
-            self.begin(request, session)
+            self.start_session(request, session)
 
     # --- for members of an ensemble, which open and resume sessions together ---
 
@@ -356,8 +355,8 @@ class ServerConnection:
         return False
 
     def take_over(self, request: ConnectRequest) -> Session | None:
-        """Close the present connection of the session that a client wants to resume. Return the session; None if it is
-        not alive, or the password is wrong.
+        """Close the old connection of the session that a client wants to resume. Return the session, or None if the
+        session is not alive or the password is wrong.
         """
         engine = self.engine
         session = engine.sessions.alive.get(request.session_id)
@@ -365,8 +364,8 @@ class ServerConnection:
             engine.close_connection(session.client)  # as in ZooKeeper, a wrong password also closes the old connection
         return session if engine.sessions.password_matches(request.session_id, request.password) else None
 
-    def begin(self, request: ConnectRequest, session: Session | None) -> None:
-        """Start serving a session. If it is None, reply that the session has expired."""
+    def start_session(self, request: ConnectRequest, session: Session | None) -> None:
+        """Answer a connect request, and start serving *session*. If it is None, reply that the session has expired."""
         engine, client = self.engine, self.client
         timeout = engine.settings.negotiate(request.timeout_ms)
         read_only = None if request.read_only is None else engine.read_only
@@ -387,8 +386,9 @@ class ServerConnection:
     def _is_of_an_earlier_tree(self, request: ConnectRequest) -> bool:
         """Return whether a client that has seen a higher zxid resumes a session from before this server's start.
 
-        The reply to such a client is that its session has expired. ZooKeeper closes its connection, because a different
-        server of the ensemble may be ahead. Here there is no other server, and the client would reconnect forever.
+        Such a client receives the reply that its session has expired. ZooKeeper closes the connection instead, because
+        a different server of the ensemble may be ahead. Here no other server exists, so the client would reconnect
+        forever.
         """
         session_id, engine = request.session_id, self.engine
         return engine.settings.expire_clients_ahead and session_id != 0 and session_id not in engine.sessions.alive
@@ -403,8 +403,8 @@ class ServerConnection:
     def _requests(self, buf: bytes, offset: int, until: float, time: Callable[[], float]) -> int:
         """Answer the complete requests from *offset* on, and return the offset of the first unanswered request.
 
-        This is the server's hot path. Everything that a request needs is in local names, and work is done once per
-        batch where possible. Operations that are not in the dispatch table have replies in a different form.
+        This is the server's hot path. Everything that a request needs is in local variables, and work is done once per
+        batch where possible. :meth:`_answer_control_request` answers operations that are not in the dispatch table.
         """
         engine, client, session = self.engine, self.client, self.client.session
         auth_required = bool(engine.settings.require_auth) and self.auth_required()
@@ -431,12 +431,12 @@ class ServerConnection:
                     emit(pack(16, PING_XID, engine.zxid, 0))
                     continue
                 controls += 1
-                engine.hear(buf, run_start, offset, session, zxid)
-                is_open = self._control(xid, opcode, buf, offset + 12, end)
+                engine.notify_requests(buf, run_start, offset, session, zxid)
+                is_open = self._answer_control_request(xid, opcode, buf, offset + 12, end)
                 offset, run_start, zxid = end, end, engine.zxid
                 if not is_open or time() > until:
                     break
-                auth_required = self.auth_required()  # the client may have authenticated just now
+                auth_required = self.auth_required()  # the operation may have authenticated the client
                 find = NO_OPERATIONS.get if auth_required else engine.dispatch.get
                 continue
             decode, handle, costly, run = entry
@@ -449,7 +449,7 @@ class ServerConnection:
                     emit(pack(16 + len(output), xid, engine.zxid, 0))
                     until_check -= _REPLY_SIZE
             except ZooKeeperError as error:
-                engine.hear(buf, run_start, offset, session, zxid)
+                engine.notify_requests(buf, run_start, offset, session, zxid)
                 self._fail(error, xid, opcode, decode, buf, offset + 12, end)
                 self._work(until, time)
                 run_start, zxid = end, engine.zxid
@@ -461,13 +461,13 @@ class ServerConnection:
             if costly and (self.state is not _OPEN or time() > until or client.closing):
                 break
         if engine.zxid != zxid and engine.on_requests is not None:
-            engine.hear(buf, run_start, offset, session, zxid)
+            engine.notify_requests(buf, run_start, offset, session, zxid)
         if done:
-            self._count(done, done - controls, session, opcode)
+            self._count_requests(done, done - controls, session, opcode)
         return offset
 
     def _work(self, until: float, time: Callable[[], float]) -> None:
-        """Continue a request that takes long, and answer it when it is finished."""
+        """Continue an unfinished request until its end or the end of the turn. Send the reply when it is finished."""
         if self.state is not _WORKING:
             return
         error = 0
@@ -484,17 +484,17 @@ class ServerConnection:
     def _fail(
         self, error: ZooKeeperError, xid: int, opcode: int, decode: Decode, buf: bytes, offset: int, end: int
     ) -> None:
-        """Answer a request with an error, or prepare to continue it."""
+        """Answer a failed request with its error. If the request is only unfinished, prepare to continue it instead."""
         if isinstance(error, UnfinishedError):
             self.state, self._steps, self._xid = _WORKING, error.steps, xid
             return
         self.engine.fail(self.client.session_id, xid, error.code, opcode, decode, buf, offset, end)
         body, zxid = b"", self.engine.zxid
-        if isinstance(error, PartialResults):
+        if isinstance(error, PartialResultsError):
             body, zxid = error.body, zxid - error.skips_zxid
         self.client.outbox.append(_REPLY(16 + len(body), xid, zxid, error.code) + body)
 
-    def _count(self, done: int, answered: int, session: Session | None, opcode: int) -> None:
+    def _count_requests(self, done: int, answered: int, session: Session | None, opcode: int) -> None:
         """Update the counters and the session's deadline, once per batch, even if the batch closed the connection."""
         engine, client = self.engine, self.client
         client.received += done
@@ -505,14 +505,14 @@ class ServerConnection:
         if answered and session is not None:
             session.heard = now = engine.monotonic_ms
             if now + session.timeout_ms >= session.deadline:
-                engine.sessions.touch(session, now)  # an earlier touch would not change the deadline
+                engine.sessions.touch(session, now)  # skipped if the deadline would stay the same
 
     def auth_required(self) -> bool:
-        """Return whether the client must authenticate before anything else."""
+        """Return whether the client must authenticate before its requests are executed."""
         schemes = self.engine.settings.require_auth
         return bool(schemes) and schemes.isdisjoint(self.client.schemes)
 
-    def _control(self, xid: int, opcode: int, buf: bytes, offset: int, end: int) -> bool:
+    def _answer_control_request(self, xid: int, opcode: int, buf: bytes, offset: int, end: int) -> bool:
         """Answer an operation that is not in the dispatch table. Return whether the connection stays open."""
         engine, client = self.engine, self.client
         emit = client.outbox.append
@@ -522,7 +522,7 @@ class ServerConnection:
         if self.auth_required():
             emit(_REPLY(16, xid, 0, ErrorCode.SESSION_CLOSED_REQUIRE_AUTH))
         elif opcode == CLOSE_SESSION and client.session is not None:
-            if not engine.frozen:  # in a frozen server the session stays open, and its client is disconnected
+            if not engine.frozen:  # a frozen server keeps the session, and only disconnects the client
                 if engine.on_session is not None:
                     engine.on_session("closed", client.session.id, client)
                 engine.close_session(client.session)

@@ -1,4 +1,4 @@
-"""Sessions: their ids, passwords and deadlines.
+"""The sessions of a server, with their ids, passwords and deadlines.
 
 States and transitions::
 
@@ -9,7 +9,7 @@ States and transitions::
 
 - A session is *alive* while it is in ``Sessions.alive``. Only alive sessions have a deadline in ``Sessions.expiry``.
 - A session is *bound* while ``Session.client`` is the connection that serves it. That connection's ``session`` is then
-  this session. A new connection may resume the session, which closes the old connection. Sessions expire at their
+  this session. If a new connection resumes the session, the old connection is closed. Sessions expire at their
   deadline whether or not they are bound.
 - *Closed* is final: an id is never reused. The session's ephemeral nodes (``Tree.ephemerals``) are deleted in the same
   transaction.
@@ -53,8 +53,9 @@ def session_password(session_id: int) -> bytes:
 
 
 def first_session_id(server_id: int, now: int) -> int:
-    """Return the first session id of a server: its number in the top byte, 40 bits of its start time in milliseconds,
-    and a 16-bit count.
+    """Return the first session id of a server.
+
+    It consists of the server's number in the top byte, 40 bits of the start time in milliseconds, and a 16-bit count.
 
     Source: SessionTrackerImpl.initializeNextSessionId.
     """
@@ -67,7 +68,7 @@ class Sessions:
     Args:
         rounding: Interval in milliseconds to whose multiples deadlines are rounded up; 0 for exact deadlines.
         first_id: The id of the first session.
-        secret: Key for the passwords; None for ZooKeeper's formula.
+        secret: Key of the hash that computes passwords; None for ZooKeeper's formula.
     """
 
     def __init__(self, rounding: int, first_id: int, secret: bytes | None = None) -> None:
@@ -77,21 +78,21 @@ class Sessions:
         self._next_id = first_id
 
     def set_key(self, secret: bytes | None) -> None:
-        """Compute the passwords with a new key; None for ZooKeeper's formula."""
-        # Passwords are finished from copies, because the constructor takes longer than the rest.
+        """Set the key of the hash that computes passwords; None for ZooKeeper's formula."""
+        # Each password is computed with a copy of this object, because the constructor takes most of the time.
         self._keyed = None if secret is None else hashlib.blake2b(key=secret, digest_size=16)
 
     def touch_all(self, monotonic_ms: int) -> None:
-        """Extend all deadlines, for example after the sessions were read from files."""
+        """Extend the deadline of each session to its timeout from now, for example after sessions were loaded."""
         for session in self.alive.values():
             self.touch(session, monotonic_ms)
 
     def skip_id(self, session_id: int) -> None:
-        """Never assign an id up to *session_id* again, because the client of a former session may know its password."""
+        """Never assign an id up to *session_id*, because a client of an earlier session may know its password."""
         self._next_id = max(self._next_id, session_id + 1)
 
     def continue_after(self, session_id: int) -> None:
-        """Use the ids after *session_id*, even if they were skipped before."""
+        """Assign the ids after *session_id* next, even if they were skipped before."""
         self._next_id = session_id + 1
 
     @property
@@ -100,7 +101,7 @@ class Sessions:
         return self._next_id - 1
 
     def new_id(self) -> int:
-        """Return an id that was never used."""
+        """Return the next id, which was never used."""
         self._next_id += 1
         return self._next_id - 1
 
@@ -113,17 +114,17 @@ class Sessions:
         return keyed.digest()
 
     def password_matches(self, session_id: int, password: bytes | None) -> bool:
-        """Return whether *password* belongs to a session id, in constant time. The session need not be alive."""
+        """Compare *password* with the password of a session id, in constant time. The session need not be alive."""
         return hmac.compare_digest(password or b"", self.password(session_id))
 
     def open(self, session_id: int, timeout_ms: int, monotonic_ms: int) -> Session:
-        """Create a session."""
+        """Add a session with the given id, which starts without a connection, and return it."""
         session = self.alive[session_id] = Session(session_id, timeout_ms, heard=monotonic_ms)
         self.touch(session, monotonic_ms)
         return session
 
     def touch(self, session: Session, monotonic_ms: int) -> None:
-        """Extend a session's deadline to its timeout from now. Closed sessions are ignored."""
+        """Set a session's deadline to *monotonic_ms* plus its timeout. Do nothing for a closed session."""
         if session.id in self.alive:
             self.expiry.touch(session, monotonic_ms, session.timeout_ms)
 

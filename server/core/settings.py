@@ -32,8 +32,8 @@ class EngineSettings(Fields):
             splits them into requests of 128 kB.
         max_multi_read: Maximum size of the results of one multiRead.
         compat: The release of ZooKeeper to imitate.
-        expire_clients_ahead: Whether the tree was empty at the start. A client that resumes an older session is then
-            notified that the session has expired. ZooKeeper would disconnect it each time, because of its higher zxid.
+        expire_clients_ahead: Whether a client that has seen a higher zxid and resumes an unknown session is notified
+            that the session has expired. ZooKeeper disconnects it each time, because another member may be ahead.
         exact_deadlines: Whether session deadlines are exact instead of rounded up, for a clock that is moved by hand.
         skip_acl: Whether everyone may do everything.
         super_digest: ``user:hash`` of the super user, who may do everything.

@@ -1,7 +1,7 @@
 """The state of a server: the tree, the sessions, the watches, the zxid and the time. Operations change nothing else.
 
-The operations (``ops/``) work on a :class:`ServerState`. The engine adds the dispatch of requests and the passing of
-time.
+The operations (``ops/``) work on a :class:`ServerState`. The engine, a subclass, adds the dispatch of requests and
+events that depend on time.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from .warnings import LogFunction, Warnings
 from .watches import Watches
 
 MAX_ZXID: Final = (1 << 63) - (1 << 40)
-"""The highest zxid from which a server can start. The rest is for its own transactions."""
+"""The highest zxid from which a server can start. Higher zxids are left for its own transactions."""
 _YEAR_2020: Final = 1_577_836_800_000  # start of 2020 in milliseconds since the epoch
 
 
 def first_zxid(now: int) -> int:
     """Return the initial zxid of a server without data: milliseconds since 2020, and 20 bits for a count.
 
-    It is higher than every zxid of an earlier server at this address, unless that server made more than a million
-    writes per millisecond of its life, or the clock was set back. So fencing tokens, which are zxids, grow across a
-    restart, and clients that saw the earlier server's zxids can connect. ZooKeeper itself starts at 0, but never
-    without its data.
+    It is higher than every zxid of an earlier server at the same address, unless the earlier server made more than a
+    million writes per millisecond of its life, or the clock was set back. So fencing tokens, which are zxids, grow
+    across restarts, and clients of the earlier server can connect. ZooKeeper itself starts at 0, but it always keeps
+    its data.
     """
     return max(0, now - _YEAR_2020) << 20
 
@@ -43,8 +43,8 @@ def first_zxid(now: int) -> int:
 def next_epoch(zxid: int, now: int) -> int:
     """Return the epoch to continue with after *zxid*: the next one, or the epoch of a new server if that is higher.
 
-    A lost server may have used more epochs since the backup that its successor starts from. They are all lower than the
-    epoch of a server that starts now. So a restore does not repeat zxids, which are fencing tokens.
+    A server that is restored from a backup must not repeat zxids, which are fencing tokens. The lost server may have
+    used further epochs since the backup, but they are all lower than the epoch of a server that starts now.
     """
     return max((zxid >> 32) + 1, first_zxid(now) >> 32)
 
@@ -59,8 +59,8 @@ class ServerState:
         settings: The configuration; by default ZooKeeper's default configuration.
         now: Current time in milliseconds since the epoch.
         monotonic_ms: Current time of a monotonic clock, in milliseconds.
-        zxid: The last zxid that is already used.
-        server_id: The top byte of session ids, 0 to 127.
+        zxid: The last zxid that was used before.
+        server_id: The number of the server, from 0 to 127, which becomes the top byte of its session ids.
         rng: Source of randomness for nonces and for the key of the session passwords. Use a ``SystemRandom`` unless the
             run has to be repeatable.
         log: Receiver of warnings for the operator, in ``%`` style.
@@ -71,11 +71,11 @@ class ServerState:
         connections: All connections, in order of opening.
         pending_output: Connections with output other than replies to their own requests, such as events, in order. The
             owner of the sockets sends the output and clears this.
-        journal: The transactions to write to a log; None without a log.
+        journal: The transactions to write to a log; None if transactions are not logged.
         record: A function that is called with each applied transaction, or None.
-        on_requests: A function that is called with successful requests, at least those that have changed something,
-            in batches as they were received; or None.
-        on_applied: A function that is called with each transaction without a request, such as an expiry; or None.
+        on_requests: A function that is called with each batch of successful requests, as received, if at least one of
+            them used up a zxid; or None.
+        on_applied: A function that is called with each transaction that no request caused, such as an expiry; or None.
         details: Facts about the requests of the current batch that their bytes do not contain (:meth:`add_detail`).
         failed: Number of failed requests that have used up a zxid.
         partial_requests: Bytes of incomplete requests that all connections have buffered.
@@ -149,14 +149,14 @@ class ServerState:
         if self.on_requests is not None:
             self.details.append((self.zxid, text))
 
-    def hear(self, buf: bytes, start: int, end: int, session: Session | None, zxid: int) -> None:
-        """Pass successful requests and their details to ``on_requests``, if they used a zxid.
+    def notify_requests(self, buf: bytes, start: int, end: int, session: Session | None, zxid: int) -> None:
+        """Pass successful requests and their details to ``on_requests`` if they used up a zxid.
 
         Args:
             buf: Bytes that contain the frames of the requests.
             start: Position of the first frame.
             end: Position after the last frame.
-            session: The session.
+            session: The session that sent the requests.
             zxid: The last zxid before these requests.
         """
         if self.on_requests is None or self.zxid == zxid:
@@ -169,13 +169,13 @@ class ServerState:
             frames = buf if end - start == len(buf) else buf[start:end]
             self.on_requests((frames, session.id if session is not None else 0, self.now, zxid, details))
 
-    # --- all or nothing ---
+    # --- transactions ---
 
     # The tree comes first, because the other parts use its state after the commit or rollback. Quotas and ACL lists are
-    # only called if they changed, because each call costs a multi with three operations 2 % of its time.
+    # only called if they changed, because each call would cost a multi of three operations 2 % of its time.
 
     def begin(self) -> None:
-        """Begin a transaction. Transactions do not nest."""
+        """Start a transaction. Transactions of the server do not nest, unlike transactions of the tree."""
         self.tree.begin()
         self.watches.begin()
         self.quota.in_transaction = self.acls.in_transaction = True
@@ -227,7 +227,7 @@ class ServerState:
         self.pending_output[client] = None
 
     def allow_session(self) -> bool:
-        """Use a token of the connection throttle, and return whether a session may be opened or resumed now."""
+        """Return whether the connection throttle allows opening or resuming a session now. If so, use up a token."""
         return self._throttle.try_acquire(self.monotonic_ms)
 
     def bind_session(self, session: Session, client: ClientConnection) -> None:
@@ -238,9 +238,12 @@ class ServerState:
         self.sessions.touch(session, self.monotonic_ms)
 
     def pop_sessionless(self) -> ClientConnection | None:
-        """Return a connection that has not opened a session in time, and remove its deadline; None if none is due."""
+        """Return a connection that has not opened a session in time, and remove its deadline.
+
+        Return None if none is due.
+        """
         return self._sessionless.pop_due(self.monotonic_ms)
 
     def next_sessionless(self) -> int | None:
-        """Return the first deadline of a sessionless connection, in monotonic milliseconds; None if there is none."""
+        """Return the first deadline of a sessionless connection in monotonic milliseconds, or None."""
         return self._sessionless.next()

@@ -1,8 +1,8 @@
 """The tree of nodes: the only place where a node changes.
 
-A node is stored only in the ``children`` of its parent, so it costs one dictionary entry and one name, but no path.
-Looking up a path means walking it. ``path_cache`` contains up to 65,536 nodes that were looked up. Deleting a node
-removes its path, and the cache is cleared when it is full.
+A node is stored only in the ``children`` of its parent, so it costs one dictionary entry and one name, but no path. A
+look-up follows the path from the root. ``path_cache`` contains up to 65,536 nodes that were looked up. It is cleared
+when it is full, and deleting a node removes the node's path.
 
 The tree does not check permissions, versions or arguments, and does not fire watches. The callers of its mutators do.
 
@@ -17,17 +17,19 @@ from typing import Any, Final, cast
 
 from ...protocol.errors import NoNodeError
 from ...protocol.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER
-from .node import LEAF_HEADER, Children, Node, NodeOrLeaf, OwnedPaths, int32, is_session, packed, size_of, unpacked
+from .node import LEAF_HEADER, Children, Node, NodeOrLeaf, OwnedPaths, data_length, int32, is_session, packed, unpacked
 
 UndoRecord = tuple[Callable[..., "UndoRecord"], *tuple[Any, ...]]
-"""A function of this module that undoes one change, and its arguments. It returns the undo record of its own change."""
+"""A function of this module that undoes one change, followed by its arguments after the tree. The function returns the
+undo record of its own change.
+"""
 
 _PATH_CACHE_SIZE: Final = 1 << 16
 """Maximum number of paths in ``path_cache``. They take about 10 MB."""
 
-_FEW: Final = 64
-"""Maximum number of ephemeral nodes of a session that are deleted one by one."""
-_FREED_TOGETHER: Final = 20_000
+_MAX_SINGLES: Final = 64
+"""Maximum number of ephemeral nodes of a closed session that are deleted one by one."""
+_MAX_FREED_NODES: Final = 20_000
 """Maximum number of nodes of a closed session that are freed together. Freeing them takes three milliseconds."""
 
 RESERVED: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
@@ -54,17 +56,17 @@ class Tree:
         self.expiring: dict[str, Node] = {}
         """The container and TTL nodes by path."""
         self.path_cache: dict[str, Node] = {}
-        """Nodes that were looked up, by path. Paths that are missing here may exist in the tree."""
+        """Nodes that were looked up, by path. Other paths may also exist in the tree."""
         self.unfreed: list[Node] = []
-        """Deleted nodes of sessions that had many, for :meth:`free_some`."""
+        """Deleted nodes of sessions with many nodes, which :meth:`free_deleted_nodes` frees in steps."""
         self.packs = True
         """Whether new leaves are packed. A history sets it to False, because it undoes and repeats changes of nodes."""
         self._counts_below = False  # whether Children.below is maintained
         self._undo: list[UndoRecord] | None = None
         self._begun: list[int] = []  # the length of _undo at the start of each transaction, the outermost first
         for path in (ZOOKEEPER, QUOTA, CONFIG):
-            # These nodes are not counted as creates, so the counters of their parents stay at 0. It is the same in
-            # ZooKeeper, where the cversion of a new root is -1.
+            # These nodes do not count as creates, so the counters of their parents stay at 0. Therefore the cversion of
+            # a new root is -1, as in ZooKeeper.
             parent_path, _, name = path.rpartition("/")
             parent = self.find(parent_path)
             parent.children = parent.children or Children()
@@ -94,7 +96,7 @@ class Tree:
         Source: DataTree.getNode, NodeHashMapImpl.
         """
         node = self.path_cache.get(path)
-        return node if node is not None else self._walk(path)
+        return node if node is not None else self._look_up(path)
 
     @property
     def ephemeral_count(self) -> int:
@@ -102,7 +104,7 @@ class Tree:
         return sum(map(len, self.ephemerals.values()))
 
     def parent_of(self, path: str) -> Node:
-        """Return the parent of a path.
+        """Return the node at the parent of a path.
 
         Raises:
             NoNodeError: The parent does not exist.
@@ -116,7 +118,7 @@ class Tree:
         except NoNodeError:
             return None
 
-    def _walk(self, path: str) -> Node:
+    def _look_up(self, path: str) -> Node:
         cache = self.path_cache
         head, slash, name = path.rpartition("/")
         node: Node | None = self.root
@@ -148,8 +150,9 @@ class Tree:
         return child
 
     def count(self, path: str) -> tuple[int, int]:
-        """Return the number of nodes at and below *path*, and of their bytes of data; zeros if the node does not exist.
-        A million nodes take 0.2 s.
+        """Return the number of nodes at and below *path*, and the number of bytes of their data.
+
+        Both are 0 if the node does not exist. Counting a million nodes takes 0.2 s.
         """
         top = self.get(path)
         nodes, size, pending = 0, 0, [top] if top is not None else []
@@ -183,8 +186,8 @@ class Tree:
     def count_below(self, node: Node) -> int:
         """Return the number of nodes below *node*, at any depth.
 
-        The first call counts the whole tree. Afterwards every create and delete updates the counts of its ancestors,
-        which makes further calls cheap. Programs that never call it do not pay for this.
+        The first call counts the whole tree. Afterwards every create and delete updates the counts of all ancestors, so
+        further calls are cheap. Before the first call, no counts are maintained.
         """
         if not self._counts_below:
             self._counts_below = True
@@ -214,7 +217,8 @@ class Tree:
     def create(
         self, path: str, name: str, parent: Node, data: bytes | None, acl: int, owner: int, zxid: int, now: int
     ) -> NodeOrLeaf:
-        """Add a new node below *parent*, which must not have a child of that name. Return the node or the packed leaf.
+        """Add a new node below *parent*, which must not have a child of this name. Return the node or the packed leaf.
+
         The arguments are not checked.
         """
         node: NodeOrLeaf
@@ -248,7 +252,7 @@ class Tree:
         return node
 
     def delete(self, path: str, name: str, parent: Node, node: NodeOrLeaf, zxid: int) -> None:
-        """Remove a node, which must not have children, from its parent *parent*. *path* and *name* must be its own."""
+        """Remove *node*, which must not have children, from *parent*. *path* and *name* must match the node."""
         if self._undo is not None:
             self._undo.append((_attach, path, name, parent, node, parent.creates, parent.pzxid))
         self._detach(path, name, parent, node)
@@ -256,24 +260,26 @@ class Tree:
         parent.encoding = None
 
     def delete_owned(self, paths: list[str], session_id: int, zxid: int) -> tuple[list[Node], Collection[str]]:
-        """Remove the ephemeral nodes of a session from the tree. Return the nodes in the order of *paths*, and the
-        paths of their parents (empty for the root).
+        """Remove the ephemeral nodes of a session from the tree.
 
-        The effect is the same as calling :meth:`delete` for each path. For many paths it takes a third of the time:
-        consecutive paths below one parent share its look-up, the indexes are updated once, and cached lists of children
-        are discarded instead of updated.
+        The effect is the same as if :meth:`delete` was called for each path. Many paths take a third of the time,
+        because consecutive paths below one parent share a look-up, the indexes are updated once, and cached lists of
+        children are discarded instead of updated.
+
+        Returns:
+            The nodes in the order of *paths*, and the paths of their parents (empty for the root).
 
         Raises:
             NoNodeError: A node or its parent does not exist.
         """
-        if len(paths) <= _FEW or self._undo is not None or paths != list(self.ephemerals.get(session_id, ())):
+        if len(paths) <= _MAX_SINGLES or self._undo is not None or paths != list(self.ephemerals.get(session_id, ())):
             nodes = [self.find(path) for path in paths]
             for path, node in zip(paths, nodes, strict=True):
                 above, _, name = path.rpartition("/")
                 self.delete(path, name, self.find(above), node, zxid)
             return nodes, {path[: path.rindex("/")] for path in paths}
         deleted: list[Node] = []
-        folders: dict[str, tuple[Node, Children, int]] = {}  # the parents, their children, and the number of these
+        folders: dict[str, tuple[Node, Children, int]] = {}  # by path: parent, children, their number before
         head, children, size = None, Children(), 0
         for path in paths:
             above, _, name = path.rpartition("/")
@@ -303,13 +309,13 @@ class Tree:
         self.size -= len(paths)
         self.data_size -= size
         self.ephemerals[session_id] = OwnedPaths()
-        if len(deleted) > _FREED_TOGETHER:
+        if len(deleted) > _MAX_FREED_NODES:
             self.unfreed += deleted
         return deleted, folders.keys()
 
-    def free_some(self) -> None:
-        """Free some of the nodes that :meth:`delete_owned` has kept, because freeing them all takes long."""
-        del self.unfreed[-_FREED_TOGETHER:]
+    def free_deleted_nodes(self) -> None:
+        """Free up to 20,000 of the nodes that :meth:`delete_owned` has kept, because freeing all of them takes long."""
+        del self.unfreed[-_MAX_FREED_NODES:]
 
     def set_data(self, node: Node, data: bytes | None, version: int, zxid: int, now: int) -> None:
         """Replace a node's data. *version* is the new version."""
@@ -334,8 +340,10 @@ class Tree:
         node.encoding = None
 
     def place(self, path: str, node: Node) -> None:
-        """Add a node that was read from a file, with all its fields, without counting it as a new child. The parent
-        must exist and must not have a child of that name. The nodes that exist in every tree are replaced.
+        """Add a node that was read from a file, with all its fields, without counting it as a create.
+
+        The parent must exist, and must not have a child of this name. For the nodes that exist in every tree
+        (:data:`RESERVED`), the fields are replaced instead.
         """
         size = len(node.data or b"")
         self.largest = max(self.largest, size)
@@ -361,7 +369,7 @@ class Tree:
             self._index_owner(path, node)
 
     def set_counters(self, node: Node, creates: int, pzxid: int) -> None:
-        """Set the number of children ever created below a node, and its pzxid, for the replay of a log."""
+        """Set a node's pzxid, and the number of children that were ever created below it, for the replay of a log."""
         node.creates = creates
         node.pzxid = pzxid
         node.encoding = None
@@ -411,12 +419,12 @@ class Tree:
         else:
             del self.expiring[path]
 
-    # --- all or nothing ---
+    # --- transactions and undo records ---
 
     def begin(self) -> None:
-        """Begin a transaction, and start recording how to undo each change. Transactions nest.
+        """Start a transaction, which records how to undo each change. Transactions may be nested.
 
-        After a delete was undone, the order of children may differ. The protocol does not specify an order.
+        Undoing a delete may change the order of the children. The protocol does not specify this order.
         """
         if self._undo is None:
             self._undo = []
@@ -429,7 +437,7 @@ class Tree:
             self._undo = None
 
     def roll_back(self) -> None:
-        """Undo the changes since :meth:`begin`, the last one first."""
+        """Undo the changes since :meth:`begin`, starting with the last change."""
         start = self._begun.pop()
         assert self._undo is not None
         undo_records, self._undo[start:] = self._undo[start:], []
@@ -438,9 +446,9 @@ class Tree:
             self._undo = None
 
     def pop_undo_records(self) -> list[UndoRecord]:
-        """Return the undo records of the outermost transaction for :meth:`undo`, and begin it again.
+        """Return the undo records of the outermost transaction for :meth:`undo`, and start a new outermost transaction.
 
-        Call it only between requests, because no transaction may be open inside the outermost transaction.
+        Call this method only between requests, because no inner transaction may be open.
         """
         assert self._undo is not None, "no transaction was begun"
         assert self._begun == [0], "a transaction is under way"
@@ -448,7 +456,7 @@ class Tree:
         return undo_records
 
     def undo(self, undo_records: list[UndoRecord]) -> list[UndoRecord]:
-        """Apply undo records, the last one first, and return the records that would undo this."""
+        """Apply undo records, starting with the last record. Return records that undo this call."""
         return [function(self, *arguments) for function, *arguments in reversed(undo_records)]
 
 
@@ -465,12 +473,12 @@ def _detach(tree: Tree, path: str, name: str, parent: Node, node: NodeOrLeaf, cr
 
 def _forget_owner(tree: Tree, owner: int) -> UndoRecord:
     if owner in tree.ephemerals and not tree.ephemerals[owner]:
-        del tree.ephemerals[owner]  # the session has not created an ephemeral node
-    return (_know_owner, owner)
+        del tree.ephemerals[owner]  # before the undone create, the session had no entry
+    return (_restore_owner, owner)
 
 
-def _know_owner(tree: Tree, owner: int) -> UndoRecord:
-    return (_forget_owner, owner)  # attaching the node adds its owner
+def _restore_owner(tree: Tree, owner: int) -> UndoRecord:
+    return (_forget_owner, owner)  # no change is needed here: _attach adds the entry of the owner
 
 
 def _attach(tree: Tree, path: str, name: str, parent: Node, node: NodeOrLeaf, creates: int, pzxid: int) -> UndoRecord:
@@ -482,7 +490,7 @@ def _attach(tree: Tree, path: str, name: str, parent: Node, node: NodeOrLeaf, cr
     parent.creates, parent.pzxid = creates, pzxid
     parent.encoding = None
     tree.size += 1
-    tree.data_size += len(path) + size_of(node)
+    tree.data_size += len(path) + data_length(node)
     if isinstance(node, Node) and node.owner:
         tree._index_owner(path, node)  # noqa: SLF001 - this function is a part of Tree
     if tree._counts_below:  # noqa: SLF001 - this function is a part of Tree

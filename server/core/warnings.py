@@ -1,4 +1,4 @@
-"""Warnings for the operator, with a rate limit that keeps a peer from filling a disk.
+"""Warnings for the operator, with a rate limit, because a peer must not be able to fill the disk with log lines.
 
 The core does not log. It passes each line to a function that the owner provides.
 """
@@ -11,9 +11,9 @@ from typing import Final
 LogFunction = Callable[..., None]
 """A function that receives a message in ``%`` style and its arguments, for example ``Logger.warning``."""
 PAUSE_MS: Final = 10_000
-"""Milliseconds between two lines of the same kind."""
-_KINDS: Final = 1_000  # number of distinct kinds within PAUSE_MS; all further kinds share one
-_MAX_TEXT: Final = 200
+"""Minimum number of milliseconds between two lines of the same kind."""
+_MAX_KINDS: Final = 1_000  # maximum number of distinct kinds within PAUSE_MS; all further kinds count as one
+_MAX_TEXT_CHARACTERS: Final = 200
 
 
 class Warnings:
@@ -35,15 +35,15 @@ class Warnings:
         Args:
             kind: Kind of the line. Lines of one kind are limited together.
             message: The line, in ``%`` style.
-            arguments: Values for the line. Text is escaped and truncated to keep a peer from adding lines to the log.
+            *arguments: Values for the line. Texts are escaped and truncated, because they may come from a peer.
         """
         if self._write is None:
             return
         now = self._now()
-        kind = kind[:_MAX_TEXT]
-        if kind not in self._last and len(self._last) >= _KINDS - 1:
+        kind = kind[:_MAX_TEXT_CHARACTERS]
+        if kind not in self._last and len(self._last) >= _MAX_KINDS - 1:
             self._last = {name: last for name, last in self._last.items() if now - last[0] < PAUSE_MS}
-            if len(self._last) >= _KINDS - 1:
+            if len(self._last) >= _MAX_KINDS - 1:
                 kind = "others"  # new kinds share one limit
         last, skipped = self._last.get(kind, (now - PAUSE_MS, 0))
         if now - last < PAUSE_MS:
@@ -53,19 +53,19 @@ class Warnings:
         if skipped:
             message += " (%d more like this were not logged)"
             arguments += (skipped,)
-        self._write(message, *map(_clean, arguments))
+        self._write(message, *map(_printable, arguments))
 
 
-def _clean(argument: object) -> object:
+def _printable(argument: object) -> object:
     """Return a number unchanged, and anything else as printable text of at most 200 characters."""
     if isinstance(argument, int | float):
         return argument
     text = str(argument)
-    if len(text) > _MAX_TEXT:
-        text = text[:_MAX_TEXT] + "..."
+    if len(text) > _MAX_TEXT_CHARACTERS:
+        text = text[:_MAX_TEXT_CHARACTERS] + "..."
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
-def brief(name: str) -> str:
+def quoted_name(name: str) -> str:
     """Return a name for a log line: quoted, escaped, and truncated to 64 characters."""
     return repr(name if len(name) <= 64 else name[:64] + "...")

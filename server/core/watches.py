@@ -39,18 +39,24 @@ PERSISTENT: Final = 2
 RECURSIVE: Final = 4
 ALL_MODES: Final = 7
 NULL_PATH: Final = "\ud800"
-"""The key for watches with a null path, which are accepted but never fire. No bytes decode to this text."""
+"""The path under which watches with a null path are stored. Such watches are accepted, but never fire. No bytes decode
+to this text, so it cannot be a real path.
+"""
 DATA: Final = 0
 CHILD: Final = 1
 
 _MAX_IMMEDIATE_COST: Final = 16
-"""Maximum cost of the watches of a lost connection that are removed immediately. Many may be lost together."""
+"""Maximum cost of removing the watches of a lost connection immediately. It is low, because many connections may be
+lost together.
+"""
 _DROPPED_FOR_ROOM: Final = 200
 """Number of watches of lost connections that are removed to make room for a new watch. This takes 0.2 ms."""
 _COST_OF_RECURSIVE: Final = 5
-"""Additional cost of removing a recursive watch. The unit is the cost of any other watch; four levels add one more."""
+"""Additional cost of removing a recursive watch, in units of removing any other watch. Four levels of its path cost one
+more unit.
+"""
 MAX_LEVELS: Final = 2_000
-"""Maximum number of levels in the path of a recursive watch. Their index takes a microsecond for each."""
+"""Maximum number of levels in the path of a recursive watch. Indexing the path takes a microsecond per level."""
 
 _EVENT = combined_struct(Int, ReplyHeader, WatcherEvent).pack
 
@@ -66,12 +72,13 @@ STORES_AND_MODES: Final[dict[int, tuple[tuple[int, int], ...]]] = {
     WatcherType.PERSISTENT: ((DATA, PERSISTENT), (CHILD, PERSISTENT)),
     WatcherType.PERSISTENT_RECURSIVE: ((DATA, RECURSIVE),),
 }
-"""The stores and modes of each WatcherType in a checkWatches or removeWatches request."""
+"""The stores and modes that each WatcherType of a checkWatches or removeWatches request stands for."""
 STORES_AND_MODES_3_8: Final[dict[int, tuple[tuple[int, int], ...]]] = {
     WatcherType.CHILDREN: ((CHILD, ALL_MODES),),
     WatcherType.DATA: ((DATA, ALL_MODES),),
     WatcherType.ANY: ((DATA, ALL_MODES), (CHILD, ALL_MODES)),
 }
+"""The same table for ZooKeeper 3.8, which does not distinguish modes."""
 
 
 def encode_event(path: str, event: int, zxid: int) -> bytes:
@@ -81,8 +88,9 @@ def encode_event(path: str, event: int, zxid: int) -> bytes:
 
 
 def weight(path: str) -> int:
-    """Return the weight of a watch on *path*: 1, and 1 more for each 128 characters. Limits apply to the sum of the
-    weights, and therefore also limit memory (about 500 bytes per unit).
+    """Return the weight of a watch on *path*: 1, plus 1 for each 128 characters.
+
+    Limits apply to sums of weights, and so they limit the memory of watches (about 500 bytes per unit of weight).
     """
     return 1 + len(path) // 128
 
@@ -92,17 +100,17 @@ def _removal_cost(path: str, mode: int) -> int:
     return 1 + _COST_OF_RECURSIVE + path.count("/") // 4 if mode & RECURSIVE else 1
 
 
-_FIRED: Final = {
+_EVENT_SUMMARIES: Final = {
     int(EventType.NODE_CREATED): "node_created_watch_count",
     int(EventType.NODE_DELETED): "node_deleted_watch_count",
     int(EventType.NODE_DATA_CHANGED): "node_changed_watch_count",
     int(EventType.NODE_CHILDREN_CHANGED): "node_children_watch_count",
 }
-"""The summary of the number of connections that watch a changed path, for each event."""
+"""The name of the summary that counts, for each event type, the connections that watch the changed path."""
 
 
 def watch_kinds(store: int, modes: int) -> list[str]:
-    """Return the kinds of a client's watches on one path: data or child, persistent, recursive.
+    """Return the names of the kinds of a client's watches on one path, such as ``data`` and ``persistent``.
 
     Args:
         store: The store that contains the modes. A persistent watch is in both stores.
@@ -114,8 +122,8 @@ def watch_kinds(store: int, modes: int) -> list[str]:
 class Watches:
     """The watches of all connections.
 
-    A lost connection does not delay events. It receives no more events, and if it had many watches, :meth:`sweep`
-    removes them in steps.
+    A lost connection receives no further events. If it had many watches, :meth:`sweep` removes them in steps, so they
+    do not delay the events of other connections.
 
     Args:
         acls: ACL lists, which decide which clients may read a node. Events are sent only to these clients.
@@ -126,7 +134,8 @@ class Watches:
         pending_output: Set of connections with unsent output. Each connection with a new event is added.
 
     Attributes:
-        active: Number of watches, one for each connection, store and path. With 0 nothing can fire.
+        active: Number of watches, where all modes of one connection for one path in one store count as one watch. If it
+            is 0, no watch can fire.
         event_filter: A function that is called with the client, path, event type and frame of each event before it is
             sent. If it returns True, the event is not sent. It is for :mod:`zoolet.testing`.
     """
@@ -145,8 +154,9 @@ class Watches:
         self._metrics = metrics
         self._warnings = warnings
         self._stores: tuple[dict[str, dict[ClientConnection, None]], dict[str, dict[ClientConnection, None]]] = ({}, {})
-        # For each connection, one table that contains only this connection. All paths that only it watches share this
-        # table, which saves 200 bytes per path. So a table with one connection is never modified, only replaced.
+        # For each connection, a table that contains only this connection. All paths that no other connection watches
+        # share the table, which saves 200 bytes per path. So a table of one connection is never modified, only
+        # replaced.
         self._single: dict[ClientConnection, dict[ClientConnection, None]] = {}
         # The recursive watches of each store, indexed by ancestors. An empty index avoids the search.
         self._recursive: tuple[
@@ -157,7 +167,7 @@ class Watches:
         )
         self.active = 0
         self._weight = 0  # sum of the weights of all watches in the stores
-        self._gone: list[ClientConnection] = []  # connections whose watches are still to be removed
+        self._lost_connections: list[ClientConnection] = []  # connections whose watches are still to be removed
         self._held: list[tuple[int, str, int, int, int]] | None = None
         self._pending_output = pending_output
         self.event_filter: Callable[[ClientConnection, str, int, bytes], bool] | None = None
@@ -178,7 +188,7 @@ class Watches:
         after = before | mode if self._compat.watch_modes_coexist else mode
         if (before ^ after) & RECURSIVE:
             if path.count("/") > MAX_LEVELS:
-                self._metrics.refuse("watches")
+                self._metrics.count_refusal("watches")
                 reason = "refusing a recursive watch of %s: its path has more than %d levels"
                 self._warnings.warn("levels", reason, client.address, MAX_LEVELS)
                 raise BadArgumentsError(path[:80], f"a recursive watch has at most {MAX_LEVELS} levels")
@@ -220,13 +230,16 @@ class Watches:
             limit, name, key = settings.max_watches, "watches", "maxWatches"
         else:
             return
-        self._metrics.refuse(name)
+        self._metrics.count_refusal(name)
         self._warnings.warn(name, "refusing a watch from %s: the limit is %d (zoolet.%s)", client.address, limit, key)
         raise ThrottledOpError(path, f"too many watches: the limit is {limit} (zoolet.{key})")
 
     def _make_room(self, added: int) -> bool:
-        """Remove some watches of lost connections. Return whether *added* more watches are then within the limit."""
-        if self._gone:
+        """Remove some watches of lost connections.
+
+        Return whether *added* more units of weight are now within the limit.
+        """
+        if self._lost_connections:
             self.sweep(max(added, _DROPPED_FOR_ROOM))
         return self._weight + added <= self._settings.max_watches
 
@@ -243,11 +256,13 @@ class Watches:
                 index.remove(path)
 
     def stores_and_modes(self, kind: int) -> tuple[tuple[int, int], ...] | None:
-        """Return the stores and modes of a WatcherType; None if there is no such type."""
+        """Return the stores and modes of a WatcherType, or None if the imitated release has no such type."""
         return (STORES_AND_MODES if self._compat.watcher_types_4_and_5 else STORES_AND_MODES_3_8).get(kind)
 
     def has(self, client: ClientConnection, path: str, kind: int) -> bool:
-        """Return whether *client* has a watch of that WatcherType on exactly this path.
+        """Return whether *client* has a watch of the WatcherType *kind* on exactly this path.
+
+        In ZooKeeper 3.8, a watch of any other connection also counts.
 
         Raises:
             MarshallingError: The path is relative, and the imitated release fails on it.
@@ -258,7 +273,7 @@ class Watches:
         return any(client.modes[store].get(path, 0) & mode for store, mode in stores_and_modes)
 
     def _any_connection_has(self, path: str, stores: list[int]) -> bool:
-        """Return whether ZooKeeper 3.8 finds a watch in one of the stores. It searches the watches of all connections.
+        """Return whether any connection has a watch on *path* in one of the stores, as ZooKeeper 3.8 determines it.
 
         Raises:
             MarshallingError: The path is relative, and 3.8 searches its ancestors for recursive watches.
@@ -269,14 +284,14 @@ class Watches:
             return False  # PathParentIterator has no elements for an empty path
         missing = [store for store in stores if all(client.closing for client in self._stores[store].get(path, ()))]
         relative = path[0] != "/"
-        if relative and self._gone:
+        if relative and self._lost_connections:
             self.sweep()  # the recursive watches of lost connections do not count
         if relative and ("/" not in path or any(self._recursive[store] for store in missing)):
             raise MarshallingError(path, "cannot search the ancestors of a relative path for recursive watches")
         return len(missing) < len(stores)
 
     def remove(self, client: ClientConnection, path: str, kind: int) -> bool:
-        """Remove the watches of that WatcherType, and return whether there was one."""
+        """Remove the client's watches of the WatcherType *kind* on *path*. Return whether there were any."""
         removed = False
         for store, mode in self.stores_and_modes(kind) or ():
             if client.modes[store].get(path, 0) & mode:
@@ -287,35 +302,39 @@ class Watches:
         return removed
 
     def forget(self, client: ClientConnection) -> None:
-        """Remove all watches of a lost connection. If they are many, :meth:`sweep` removes them later; they no longer
-        fire, because ``client.closing`` is set. The caller must set it first.
+        """Remove all watches of a lost connection. If it has many, they are left for :meth:`sweep`.
+
+        The caller must set ``client.closing`` first, which keeps the remaining watches from firing.
         """
         self._single.pop(client, None)
         if not any(client.modes):
             return
         count = sum(map(len, client.modes))
         self.active -= count
-        self._gone.append(client)
+        self._lost_connections.append(client)
         if count > _MAX_IMMEDIATE_COST:
             return
         if sum(_removal_cost(*each) for modes in client.modes for each in modes.items()) <= _MAX_IMMEDIATE_COST:
             self._sweep(client, _MAX_IMMEDIATE_COST)
-            self._gone.pop()
+            self._lost_connections.pop()
 
     @property
     def unswept(self) -> bool:
-        """Whether there are watches for :meth:`sweep` to remove."""
-        return bool(self._gone)
+        """Whether watches of lost connections are left for :meth:`sweep` to remove."""
+        return bool(self._lost_connections)
 
     def sweep(self, limit: int = 2_000) -> None:
-        """Remove about *limit* watches of lost connections, fewer if they are recursive. 2,000 take 2 ms."""
-        while self._gone and limit > 0:
-            limit -= self._sweep(self._gone[-1], limit)
-            if not any(self._gone[-1].modes):
-                self._gone.pop()
+        """Remove about *limit* watches of lost connections, or fewer if some are recursive. 2,000 watches take 2 ms."""
+        while self._lost_connections and limit > 0:
+            limit -= self._sweep(self._lost_connections[-1], limit)
+            if not any(self._lost_connections[-1].modes):
+                self._lost_connections.pop()
 
     def _sweep(self, client: ClientConnection, limit: int) -> int:
-        """Remove watches of a lost connection until their cost (:func:`_cost`) reaches *limit*. Return their cost."""
+        """Remove watches of a lost connection until the removals have cost *limit*. Return their cost.
+
+        See :func:`_removal_cost`.
+        """
         done = 0
         for store, modes in enumerate(client.modes):
             while modes and done < limit:
@@ -365,13 +384,14 @@ class Watches:
         self._fire(DATA, path, EventType.NODE_DELETED, acl, zxid)
         self._fire(CHILD, parent, EventType.NODE_CHILDREN_CHANGED, parent_acl, zxid)
 
-    def concerned(self, paths: list[str], parents: Collection[str]) -> set[str]:
-        """Return the items of *paths* whose deletion may send events. For many paths, this is faster than calling
-        :meth:`deleted` for each.
+    def affected_paths(self, paths: list[str], parents: Collection[str]) -> set[str]:
+        """Return the *paths* whose deletion may send events. Call :meth:`deleted` only for these.
+
+        For many paths, this is faster than calling :meth:`deleted` for all of them.
 
         Args:
-            paths: The paths.
-            parents: The paths of their parents.
+            paths: Paths of nodes that were deleted together.
+            parents: The paths of all parents of these nodes.
         """
         data, child = self._stores
         unique = set(paths)
@@ -380,7 +400,7 @@ class Watches:
         always, once = set[str](), set[str]()  # the first delete below a parent removes its standard watches
         for parent in parents:
             folder = parent or "/"
-            if recursive and any(True for index in recursive for _ in index.along(folder)):
+            if recursive and any(True for index in recursive for _ in index.search_ancestors(folder)):
                 always.add(parent)
             elif folder in child:
                 is_standard = all(client.modes[CHILD][folder] == STANDARD for client in child[folder])
@@ -405,13 +425,16 @@ class Watches:
     def _step(
         self, store: int, path: str, event: int, acl: int, zxid: int, notified: dict[ClientConnection, None] | tuple[()]
     ) -> dict[ClientConnection, None] | tuple[()]:
-        """Notify the connections in one store that watch *path*, unless they are in *notified*. Return all of them."""
+        """Notify the connections that watch *path* in one store, except for those in *notified*.
+
+        Return all connections that watch *path* in this store, including those in *notified*.
+        """
         for_all = not (acl or notified or self._recursive[store] or self.event_filter)
         watching = self._stores[store].get(path) if for_all else self._watching(store, path, event)
         if not watching:
             return ()
         frame = encode_event(path, event, zxid if self._compat.event_zxid else -1)
-        self._metrics.summaries[_FIRED[event]].observe(len(watching))
+        self._metrics.summaries[_EVENT_SUMMARIES[event]].observe(len(watching))
         if for_all:
             self._notify_all(store, path, frame, watching)
             return watching
@@ -428,14 +451,15 @@ class Watches:
         return watching
 
     def _notify_all(self, store: int, path: str, frame: bytes, watching: dict[ClientConnection, None]) -> None:
-        """Notify all connections that watch exactly *path*, and remove their standard watches together. With separate
-        steps, firing and delivering to a thousand connections took twice as long.
+        """Notify all connections that watch exactly *path*, and remove their standard watches.
+
+        For a thousand connections, this takes half the time of notifying each connection separately.
         """
         path_weight, pending = weight(path), self._pending_output
         staying: dict[ClientConnection, None] = {}
         for client in watching:
             if client.closing:
-                staying[client] = None  # sweep() removes it
+                staying[client] = None  # left for sweep()
                 continue
             modes = client.modes[store]
             if modes[path] == STANDARD:
@@ -455,11 +479,11 @@ class Watches:
             del self._stores[store][path]
 
     def _watching(self, store: int, path: str, event: int) -> dict[ClientConnection, None]:
-        """Return a copy of the connections that watch *path*, because standard watches are removed during iteration.
+        """Return the connections that watch *path*, as a copy, because standard watches are removed during iteration.
 
-        Recursive watches match all paths below their own, but never NodeChildrenChanged. They are in the data store. In
-        releases without coexisting modes, the child store also contains them. There, one may remain after a later watch
-        has replaced it in the data store.
+        A recursive watch matches all paths below its own, but never NodeChildrenChanged. It is in the data store. In
+        releases without coexisting modes, the child store also contains it, and it may remain there
+        after a later watch has replaced it in the data store.
         """
         exact = self._stores[store].get(path) or {}
         if not self._recursive[store]:
@@ -467,13 +491,13 @@ class Watches:
         if event == EventType.NODE_CHILDREN_CHANGED:
             return {client: None for client in exact if client.modes[store][path] & ~RECURSIVE}
         watching = dict(exact)
-        for above, clients in self._recursive[store].along(path):
+        for above, clients in self._recursive[store].search_ancestors(path):
             if above != path:
                 watching.update(clients)
         return watching
 
     def notify(self, client: ClientConnection, path: str, event: int) -> None:
-        """Send a connection an event that it missed while disconnected, without a permission check and with zxid -1.
+        """Send an event that a client missed while it was disconnected, without a permission check and with zxid -1.
 
         Source: DataTree.setWatches.
         """
@@ -499,10 +523,10 @@ class Watches:
         count = len(data.get(path, ())) + len(child.get(path, ())) + len(child.get(path[: path.rfind("/")] or "/", ()))
         for index in self._recursive:
             if index:
-                count += sum(len(clients) for _, clients in index.along(path))
+                count += sum(len(clients) for _, clients in index.search_ancestors(path))
         return count
 
-    # --- for reports ---
+    # --- queries for reports ---
 
     def totals(self, store: int) -> tuple[int, int]:
         """Return the number of paths that open connections watch, and the number of their watches."""
@@ -514,7 +538,7 @@ class Watches:
         return [client for client in self._stores[store].get(path, ()) if not client.closing]
 
     def by_path(self, store: int) -> dict[str, list[ClientConnection]]:
-        """Return the open connections that watch each path."""
+        """Return the open connections that watch each path, by path."""
         return {
             path: clients
             for path, waiting in self._stores[store].items()

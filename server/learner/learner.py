@@ -1,5 +1,4 @@
-"""One connection to a leader, without I/O: bytes of the leader go in, bytes for the leader come out, and the replica
-follows.
+"""The state machine of one connection to a leader, without I/O. It updates the replica with the received bytes.
 
 A transport calls these methods, after it has set the replica's time::
 
@@ -55,18 +54,18 @@ from .errors import LearnerError, ObserverRefusedError, ReplicaError
 from .replica import ReplicaEngine
 
 SILENCE_MS: Final = 10_000
-"""A leader counts as lost after this many milliseconds without a packet. It sends one in each half of its tickTime."""
+"""Milliseconds without a packet after which a leader is considered lost. The leader sends one every half tickTime."""
 MAX_BEHIND_MS: Final = 30_000
 """Maximum delay of a transaction in milliseconds. The leader keeps all packets that an observer has not read, so an
 observer that is too slow disconnects, and starts from a DIFF or a snapshot.
 """
-MAX_PROPOSED: Final = 1_000
-"""Maximum number of proposals without a COMMIT. A leader sends each with its COMMIT."""
-OBSERVER_SIDS: Final = 1_000_000_000
+MAX_PROPOSALS: Final = 1_000
+"""Maximum number of uncommitted proposals. A leader sends each proposal together with its COMMIT."""
+OBSERVER_SID_OFFSET: Final = 1_000_000_000
 """Offset of the number that an observer sends in OBSERVERINFO. The leader counts answers with a member's number as
 votes, and a reconfiguration can give any small number to a member while the observer is disconnected.
 """
-EXTRA_BUFFER: Final = 2
+BUFFER_FACTOR: Final = 2
 """Maximum size of a buffer in multiples of ``jute.maxbuffer``, as in ZooKeeper."""
 
 
@@ -93,7 +92,7 @@ class Learner:
         epoch: The epoch of the leader; -1 before LEADERINFO.
 
     Raises:
-        ObserverRefusedError: The number is one of a voting member.
+        ObserverRefusedError: *sid* is the number of a voting member.
     """
 
     def __init__(self, replica: ReplicaEngine, sid: int) -> None:
@@ -101,22 +100,22 @@ class Learner:
         self.state = LearnerState.GREETING
         self.epoch = -1
         self._sid = sid
-        self._refuse_participant(replica.config)
-        self._stream = LearnerStream(EXTRA_BUFFER * replica.settings.max_frame)
+        self._check_sid(replica.config)
+        self._stream = LearnerStream(BUFFER_FACTOR * replica.settings.max_frame)
         self._heard = replica.monotonic_ms
         self._snapshot_zxid = 0
-        self._tolerantly = False
+        self._is_tolerant = False
         self._has_acked = False
         self._proposed: dict[int, bytes] = {}
-        self._least_delay: int | None = None
+        self._shortest_delay: int | None = None
         self._out: list[bytes] = []
-        info = LearnerInfo(OBSERVER_SIDS + sid, PROTOCOL_VERSION, 0)
+        info = LearnerInfo(OBSERVER_SID_OFFSET + sid, PROTOCOL_VERSION, 0)
         self._send(PacketType.OBSERVERINFO, replica.accepted_epoch << 32, info.encode())
 
-    # --- for the transport ---
+    # --- calls from the transport ---
 
     def receive_data(self, data: bytes) -> None:
-        """Receive bytes of the leader, and follow it.
+        """Receive bytes of the leader, update the replica, and prepare the answers.
 
         Raises:
             LearnerError: The connection cannot be continued.
@@ -138,14 +137,14 @@ class Learner:
         return data
 
     def join(self) -> None:
-        """Follow the leader that has answered with its epoch.
+        """Follow the leader, which has answered with its epoch. An incomplete replica is emptied first.
 
         Raises:
-            LearnerError: A leader of a newer epoch was followed in the meantime.
+            LearnerError: The observer has followed a leader of a newer epoch since this leader answered.
         """
         assert self.state is LearnerState.INVITED, self.state
         replica = self.replica
-        self._refuse_older()
+        self._check_epoch()
         if not replica.is_complete:
             replica.forget()  # a connection may have been lost in the middle of a snapshot
         current = replica.current_epoch if self.epoch > replica.accepted_epoch else -1
@@ -173,9 +172,9 @@ class Learner:
         if state is LearnerState.GREETING and kind == PacketType.LEADERINFO:
             self._receive_invitation(packet)
         elif state is LearnerState.JOINING:
-            self._receive_plan(packet)
+            self._receive_sync_mode(packet)
         elif state not in (LearnerState.SYNCING, LearnerState.FOLLOWING):
-            raise self._unexpected(packet)
+            raise self._unexpected_packet_error(packet)
         elif kind == PacketType.INFORM:
             self._apply(packet.data or b"")
         elif kind == PacketType.PING:
@@ -183,19 +182,19 @@ class Learner:
         elif kind == PacketType.INFORMANDACTIVATE:
             data = packet.data or b""
             self._apply(data[8:])
-            self._refuse_participant(self.replica.config_of_tree())
+            self._check_sid(self.replica.reload_config())
         elif state is LearnerState.FOLLOWING:
-            raise self._unexpected(packet)
-        elif kind == PacketType.PROPOSAL and len(self._proposed) < MAX_PROPOSED:
+            raise self._unexpected_packet_error(packet)
+        elif kind == PacketType.PROPOSAL and len(self._proposed) < MAX_PROPOSALS:
             self._proposed[packet.zxid] = packet.data or b""
         elif kind in (PacketType.COMMIT, PacketType.COMMITANDACTIVATE) and packet.zxid in self._proposed:
             self._apply(self._proposed.pop(packet.zxid))
         elif kind == PacketType.NEWLEADER and not self._has_acked:
             self._receive_config(packet)
         elif kind == PacketType.UPTODATE and self._has_acked:
-            self._receive_end()
+            self._receive_uptodate()
         else:
-            raise self._unexpected(packet)
+            raise self._unexpected_packet_error(packet)
 
     def _receive_invitation(self, packet: Packet) -> None:
         try:
@@ -207,10 +206,10 @@ class Learner:
                 f"unsupported protocol version of the leader: expected {PROTOCOL_VERSION:#x}, found {version:#x}"
             )
         self.epoch = packet.zxid >> 32
-        self._refuse_older()
+        self._check_epoch()
         self.state = LearnerState.INVITED
 
-    def _receive_plan(self, packet: Packet) -> None:
+    def _receive_sync_mode(self, packet: Packet) -> None:
         """Start the synchronization that the leader has chosen: DIFF, or SNAP.
 
         Raises:
@@ -224,14 +223,14 @@ class Learner:
         elif packet.type == PacketType.SNAP:
             metrics.snapshots += 1
             self._snapshot_zxid = packet.zxid
-            self._tolerantly = True
+            self._is_tolerant = True
             self.replica.start_snapshot()
             self.state = LearnerState.LOADING
         elif packet.type == PacketType.TRUNC:
             text = "the ensemble has no transactions after {}, but the replica has {}; was a backup restored?"
             raise ReplicaError(text.format(hexadecimal(packet.zxid), hexadecimal(self.replica.last)))
         else:
-            raise self._unexpected(packet)
+            raise self._unexpected_packet_error(packet)
 
     def _load(self, item: LeaderItem) -> None:
         """Receive a part of a snapshot."""
@@ -250,12 +249,12 @@ class Learner:
         if packet.data is None:
             raise ObserverRefusedError("the ensemble runs ZooKeeper 3.4 or older; an observer requires 3.5 or newer")
         self.replica.use_config(packet.data)
-        self._refuse_participant(self.replica.config)
+        self._check_sid(self.replica.config)
         self.replica.current_epoch = self.epoch
         self._send(PacketType.ACK, packet.zxid)
         self._has_acked = True
 
-    def _receive_end(self) -> None:
+    def _receive_uptodate(self) -> None:
         """Handle UPTODATE: from now on, apply transactions exactly, and serve clients.
 
         Raises:
@@ -263,7 +262,7 @@ class Learner:
         """
         if self._proposed:
             raise LearnerError(f"the leader sent UPTODATE before committing {len(self._proposed)} proposals")
-        self._tolerantly = False
+        self._is_tolerant = False
         self.state = LearnerState.FOLLOWING
         self._send(PacketType.ACK, self.epoch << 32)
         self.replica.start_serving()
@@ -288,25 +287,27 @@ class Learner:
             if self.state is LearnerState.FOLLOWING:
                 text = f"the leader sent transaction {hexadecimal(zxid)} after {hexadecimal(replica.last)}"
                 raise ReplicaError(f"{text}; expected a higher zxid")
-            return  # the snapshot, or the replica before a DIFF, contains it
-        if not self._tolerantly and zxid != replica.last + 1 and zxid >> 32 == replica.last >> 32:
+            return  # the replica already contains the transaction, from the snapshot or from before the DIFF
+        if not self._is_tolerant and zxid != replica.last + 1 and zxid >> 32 == replica.last >> 32:
             span = f"{hexadecimal(replica.last)} and {hexadecimal(zxid)}"
             raise ReplicaError(f"the transactions between {span} are missing")
-        time = replica.apply_transaction(data, tolerantly=self._tolerantly)
+        time = replica.apply_transaction(data, tolerantly=self._is_tolerant)
         learning.transactions += 1
         delay = replica.now - time
         if self.state is LearnerState.FOLLOWING:
-            self._measure(delay)
+            self._update_behind_ms(delay)
 
-    def _measure(self, delay: int) -> None:
-        """Estimate the lag from the delay of a transaction. The shortest delay counts as the difference of both clocks.
+    def _update_behind_ms(self, delay: int) -> None:
+        """Estimate ``behind_ms`` from the delay of a transaction, and check that it is not too high.
+
+        The shortest delay so far is taken as the difference between the two clocks.
 
         Raises:
-            LearnerError: The lag is above :data:`MAX_BEHIND_MS`.
+            LearnerError: The estimate is above :data:`MAX_BEHIND_MS`.
         """
-        if self._least_delay is None or delay < self._least_delay:
-            self._least_delay = delay
-        behind = self.replica.learning.behind_ms = delay - self._least_delay
+        if self._shortest_delay is None or delay < self._shortest_delay:
+            self._shortest_delay = delay
+        behind = self.replica.learning.behind_ms = delay - self._shortest_delay
         if behind > MAX_BEHIND_MS:
             raise LearnerError(
                 f"the observer lags by {behind / 1000:.0f} s, and the leader must buffer all transactions since then"
@@ -314,14 +315,14 @@ class Learner:
 
     # --- refusals ---
 
-    def _refuse_older(self) -> None:
+    def _check_epoch(self) -> None:
         if self.epoch < self.replica.accepted_epoch:
             raise LearnerError(
                 f"the leader is in epoch {self.epoch}, but the observer already followed epoch "
                 f"{self.replica.accepted_epoch}"
             )
 
-    def _refuse_participant(self, config: bytes) -> None:
+    def _check_sid(self, config: bytes) -> None:
         members, _ = parse_config(config)
         if self._sid in voter_numbers(members):
             raise ObserverRefusedError(
@@ -329,5 +330,5 @@ class Learner:
                 "choose a number that no member has, such as 101"
             )
 
-    def _unexpected(self, packet: Packet) -> LearnerError:
+    def _unexpected_packet_error(self, packet: Packet) -> LearnerError:
         return LearnerError(f"unexpected packet {PacketType(packet.type).name} in state {self.state.name}")

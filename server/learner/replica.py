@@ -1,7 +1,8 @@
 """A copy of an ensemble's state, which serves reads, watches and local sessions to its own clients.
 
-The leader decides everything: the replica assigns no zxid, expires no session of the ensemble, deletes no container.
-Its own sessions are *local*: only this server knows them, and they can neither write nor own nodes.
+The leader decides everything: the replica assigns no zxids, expires no sessions of the ensemble, and deletes no
+containers.
+The sessions of its own clients are *local*: only this server knows them, and they can neither write nor own nodes.
 
 The tree's digest is kept up to date with two checksums for each changed node, and is compared with the digest that the
 leader sends with each transaction.
@@ -24,9 +25,9 @@ from ...protocol.learner import AclEntry, SessionTimeout, SnapshotNode
 from ...protocol.paths import CONFIG, path_error
 from ..core.acls import NOBODY, SNAPSHOT_OPEN_KEY
 from ..core.client_connection import Session
-from ..core.digest import digest_of, digest_of_paths
+from ..core.digest import digest_node, sum_digests
 from ..core.engine import Engine
-from ..core.journal import ERROR, Applied, decode_transaction, records_of
+from ..core.journal import ERROR, Applied, applied_records, decode_transaction
 from ..core.node import restored_node
 from ..core.ops.replay import replay
 from ..core.ops.tolerant import apply_tolerantly
@@ -43,17 +44,17 @@ _MASK: Final = (1 << 64) - 1
 
 @dataclass(slots=True)
 class LearnerMetrics:
-    """Counters and gauges of an observer, since its start.
+    """The counters and gauges of an observer. Counts start at 0 when the observer starts.
 
     Args:
-        leader: The address of the leader; empty without one.
-        connections: Number of leaders that were followed, each reconnection included.
+        leader: The address of the leader; empty while no leader is followed.
+        connections: Number of times that a leader was followed, including reconnections.
         diffs: Number of times that the leader has sent only the missing transactions.
         snapshots: Number of times that the leader has sent a snapshot.
         transactions: Number of transactions that were applied.
         digests_compared: Number of transactions whose digest was compared.
-        digest_mismatches: Number of transactions with a digest other than the leader's.
-        lag: Number of transactions that the leader has proposed and the replica does not contain, at the last PING.
+        digest_mismatches: Number of transactions after which the replica's digest differed from the leader's.
+        lag: Number of transactions that the leader had proposed and the replica did not contain yet, at the last PING.
         behind_ms: Estimated delay of the last transaction in milliseconds.
     """
 
@@ -107,16 +108,17 @@ class ReplicaEngine(Engine):
         self.config = b""
         self.is_complete = self.is_serving = False
         self.learning = LearnerMetrics()
-        self._local: set[int] = set()
-        self._next_local = first_session_id(sid, now)
+        self._local_session_ids: set[int] = set()
+        self._next_session_id = first_session_id(sid, now)
         self._lists: dict[int, AclList] = {}
-        self.digest = self._computed_digest()
+        self.digest = self._compute_digest()
 
     # --- clients ---
 
     def start_serving(self) -> None:
-        """Serve clients. The zxid that they see is at least the start of the leader's epoch, because they may have seen
-        it at a member.
+        """Start to serve clients.
+
+        Clients see at least the first zxid of the leader's epoch, because a member may have shown this zxid to them.
         """
         self.zxid = max(self.last, self.current_epoch << 32)
         self.is_complete = self.is_serving = True
@@ -133,27 +135,27 @@ class ReplicaEngine(Engine):
         A client with a session of the ensemble is disconnected, and finds a member. Otherwise it would receive the
         wrong reply that its session has expired.
         """
-        is_known = request.session_id == 0 or request.session_id in self._local
+        is_known = request.session_id == 0 or request.session_id in self._local_session_ids
         return self.is_serving and is_known and super().allow_client(request)
 
     def open_session(self, timeout_ms: int) -> Session:
         """Open a local session, without a zxid."""
-        session_id, self._next_local = self._next_local, self._next_local + 1
-        self._local.add(session_id)
+        session_id, self._next_session_id = self._next_session_id, self._next_session_id + 1
+        self._local_session_ids.add(session_id)
         return self.sessions.open(session_id, timeout_ms, self.monotonic_ms)
 
     def close_session(self, session: Session) -> None:
         """Close a local session, without a zxid. It owns no nodes."""
-        self._local.discard(session.id)
+        self._local_session_ids.discard(session.id)
         self.sessions.close(session)
 
     def expire(self, session: Session) -> None:
         """Expire a local session. Sessions of the ensemble are expired by the leader."""
-        if session.id in self._local:
+        if session.id in self._local_session_ids:
             super().expire(session)
 
     def set_read_only(self, on: bool) -> None:
-        """Stay in read-only mode."""
+        """Keep read-only mode on: an observer never accepts writes."""
         super().set_read_only(True)
 
     def take_zxid(self, session_id: int = 0, xid: int = 0, code: int = 0) -> None:
@@ -167,13 +169,13 @@ class ReplicaEngine(Engine):
     def forget(self) -> None:
         """Return to the state of a new ensemble, which is also the state before a snapshot."""
         for session in list(self.sessions.alive.values()):
-            if session.id not in self._local:
+            if session.id not in self._local_session_ids:
                 self.sessions.close(session)
         self.clear_tree()
         self._lists.clear()
         self.last = self.zxid = 0
         self.is_complete = False
-        self.digest = self._computed_digest()
+        self.digest = self._compute_digest()
 
     def start_snapshot(self) -> None:
         """Remove the whole state, including the nodes that exist in every tree, because a snapshot follows."""
@@ -189,8 +191,10 @@ class ReplicaEngine(Engine):
         self._lists[entry.key] = entry.acl or ()
 
     def add_node(self, stored: SnapshotNode) -> None:
-        """Add a node of a snapshot. Its ACL list may be missing, because the lists were written before the nodes. Then
-        the node grants no permissions until a transaction sets the list.
+        """Add a node of a snapshot.
+
+        The ACL list of the node may be missing, because the lists were written before the nodes. In that case, the node
+        grants no permissions until a transaction sets the list.
 
         Raises:
             ReplicaError: The node does not follow its parent, or is in the snapshot twice.
@@ -206,33 +210,33 @@ class ReplicaEngine(Engine):
             self.tree.place(path, node)
         except NoNodeError:
             raise ReplicaError(f"the leader's snapshot contains the node {path} twice, or without its parent") from None
-        self.digest = self.digest + digest_of(path, node) & _MASK
+        self.digest = self.digest + digest_node(path, node) & _MASK
 
     def finish_snapshot(self, zxid: int) -> None:
-        """Finish a snapshot that contains at least the transactions up to a zxid."""
+        """Complete the state after a snapshot, which contains at least the transactions up to *zxid*."""
         self._lists.clear()
         self.quota.recount_all()
         self.last = self.zxid = zxid
 
     def use_config(self, data: bytes) -> None:
-        """Set the configuration, also as the data of ``/zookeeper/config``, without a transaction."""
+        """Set the configuration of the ensemble, and write it to ``/zookeeper/config`` without a transaction."""
         self.config = data
         self.write_config(data)
 
-    def config_of_tree(self) -> bytes:
-        """Return the data of ``/zookeeper/config``, which a reconfig has changed."""
+    def reload_config(self) -> bytes:
+        """Update :attr:`config` from ``/zookeeper/config`` after a reconfig, and return it."""
         self.config = self.tree.find(CONFIG).data or b""
         return self.config
 
     # --- transactions ---
 
     def apply_transaction(self, data: bytes, *, tolerantly: bool) -> int:
-        """Apply the bytes of a transaction, and return its time in milliseconds since the epoch.
+        """Apply an encoded transaction. Return its time in milliseconds since the epoch.
 
         Args:
             data: The transaction, and its digest if there is one.
             tolerantly: Whether the tree may already contain some effects of the transaction, because the snapshot of a
-                leader is not complete. The digest is then not compared.
+                leader is not complete. In that case, the digest is not compared.
 
         Raises:
             ReplicaError: The transaction is not known, cannot be applied, or leads to a different tree.
@@ -247,8 +251,8 @@ class ReplicaEngine(Engine):
                 f"unexpected data after transaction {hexadecimal(entry[2])} of the leader: {len(data) - offset} bytes"
             )
         entry, changes = self._complete(entry)
-        touched = _changed_paths(changes) if tolerantly else self._checked(entry, changes)
-        self.digest -= digest_of_paths(self.tree, touched)
+        touched = _changed_paths(changes) if tolerantly else self._check_changes(entry, changes)
+        self.digest -= sum_digests(self.tree, touched)
         now = self.now
         if tolerantly:
             try:
@@ -262,15 +266,16 @@ class ReplicaEngine(Engine):
                 self.on_session("expired", entry[0], None)  # the leader closes it without a request, so the xid is 0
             if (notify := self.record or self.on_applied) is not None:
                 notify(entry)
-        self.digest = self.digest + digest_of_paths(self.tree, touched) & _MASK
+        self.digest = self.digest + sum_digests(self.tree, touched) & _MASK
         self.last = entry[2]
         if digest is not None and digest.version == t.DIGEST_VERSION and not tolerantly:
-            self._compare(entry, digest.digest & _MASK)
+            self._compare_digest(entry, digest.digest & _MASK)
         return entry[3]
 
     def _complete(self, entry: Applied) -> tuple[Applied, tuple[Record, ...]]:
-        """Return a transaction and its changes. A closeSession without paths deletes all nodes of its session, and has
-        no effect if the session is not known.
+        """Return a transaction with the paths that a closeSession may lack, and its changes.
+
+        A closeSession without paths deletes all nodes of its session. It has no effect if the session is not known.
         """
         session_id, *_, record = entry
         if isinstance(record, t.CloseSessionTxn):
@@ -278,15 +283,15 @@ class ReplicaEngine(Engine):
                 entry = (*entry[:4], ERROR, t.ErrorTxn(0))
             elif not record.paths2Delete:
                 entry = (*entry[:5], t.CloseSessionTxn(list(self.tree.ephemerals.get(session_id, ()))))
-        return entry, records_of(entry)
+        return entry, applied_records(entry)
 
-    def _checked(self, entry: Applied, changes: Iterable[Record]) -> set[str]:
+    def _check_changes(self, entry: Applied, changes: Iterable[Record]) -> set[str]:
         """Check that the changes of a transaction are possible, and return the paths whose nodes it changes.
 
         Raises:
             ReplicaError: A node is missing, exists already, or has children.
         """
-        after: dict[str, bool] = {}  # whether nodes exist after the preceding changes
+        after: dict[str, bool] = {}  # whether the changed nodes exist after the preceding changes
 
         def exists(path: str) -> bool:
             return after[path] if path in after else self.tree.get(path) is not None
@@ -317,8 +322,9 @@ class ReplicaEngine(Engine):
         return _changed_paths(changes)
 
     def _can_delete(self, path: str, after: dict[str, bool]) -> bool:
-        """Return whether a node can be deleted after the preceding changes: it is not deleted, not reserved and has no
-        children.
+        """Return whether a node can be deleted after the preceding changes.
+
+        It must not be reserved, must not be deleted by these changes, and must have no children after them.
         """
         if path in RESERVED or after.get(path) is False:
             return False
@@ -328,7 +334,7 @@ class ReplicaEngine(Engine):
             is_there and child.startswith(f"{path}/") for child, is_there in after.items()
         )
 
-    def _compare(self, entry: Applied, expected: int) -> None:
+    def _compare_digest(self, entry: Applied, expected: int) -> None:
         self.learning.digests_compared += 1
         if self.digest != expected:
             self.learning.digest_mismatches += 1
@@ -337,12 +343,12 @@ class ReplicaEngine(Engine):
                 f"digest {self.digest:016x}, expected {expected:016x}"
             )
 
-    def _computed_digest(self) -> int:
-        return sum(digest_of(path, node) for path, node in self.tree.walk()) & _MASK
+    def _compute_digest(self) -> int:
+        return sum(digest_node(path, node) for path, node in self.tree.walk()) & _MASK
 
 
 def _changed_paths(changes: Iterable[Record]) -> set[str]:
-    """Return the paths of the nodes that changes create, delete or change, which includes parents."""
+    """Return the paths of all nodes that some changes affect, including the parents of created and deleted nodes."""
     paths: set[str] = set()
     for record in changes:
         if isinstance(record, t.SetDataTxn | t.SetACLTxn):

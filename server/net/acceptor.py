@@ -27,7 +27,7 @@ from .protocol import ServerProtocol
 
 
 class Acceptor:
-    """Accepts connections on one port.
+    """The acceptor of connections on one port.
 
     Args:
         connections: The connections of the server. Accepted connections are added to them.
@@ -35,7 +35,7 @@ class Acceptor:
     """
 
     def __init__(self, connections: Connections, backlog: int = 128) -> None:
-        # The loop calls this for each connection. A method would add a call.
+        # The loop calls this function for each connection. A method of this class would make each call slower.
         self._protocol = partial(ServerProtocol, connections)
         self._loop = connections.loop
         self._backlog = backlog
@@ -44,10 +44,10 @@ class Acceptor:
         self.context: ssl.SSLContext | None = None  # TLS context of all connections; set by zoolet.testing
         self._server: asyncio.Server | None = None
         self._starting: asyncio.Task[None] | None = None  # task that passes the socket to the accepting loop
-        self._refused: tuple[int, Any] | None = None  # family and address, while connections are refused; else None
+        self._refused: tuple[int, Any] | None = None  # family and address while connections are refused
         self._placeholder: socket.socket | None = None  # a socket that keeps the port while connections are refused
-        self._resuming: asyncio.Task[None] | None = None  # task that passes _pending to the loop, then _next
-        self._refuse_again = False  # whether refuse() was called while _resuming runs
+        self._resuming: asyncio.Task[None] | None = None  # task that passes _pending and then _next to the loop
+        self._is_refuse_pending = False  # whether refuse() was called while _resuming runs
         self._pending: socket.socket | None = None  # a listening socket that _resuming passes to the loop
         self._bound: tuple[int, str] | None = None  # family and address, if the server has only one address
         self._next: socket.socket | None = None  # the socket that the loop gets after the pending one
@@ -73,12 +73,12 @@ class Acceptor:
         hosts = split_hosts(host)
         port = port_for(hosts, port)
         if isinstance(hosts, list):
-            # Host names are looked up in sequence, because the loop looks them up concurrently and abandons the others
-            # if one fails.
+            # Host names are looked up in sequence first. The loop itself looks them up concurrently, and abandons all
+            # other lookups if one fails.
             for one in hosts:
                 await self._loop.getaddrinfo(one, port, type=socket.SOCK_STREAM)
         self._server = await self._create_server(hosts, port)
-        if None in self._server.sockets:  # the result of uvloop for overlapping addresses
+        if None in self._server.sockets:  # uvloop returns None for a socket if the addresses overlap
             self._server.close()
             self._server = None
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
@@ -100,8 +100,8 @@ class Acceptor:
             raise
         return server
 
-    async def start_at_once(self, host: str | None, port: int) -> int:
-        """Start listening on one address, or on all, without waiting. This coroutine never suspends.
+    async def start_without_waiting(self, host: str | None, port: int) -> int:
+        """Start listening on one address, or on all addresses, without ever suspending.
 
         Clients wait in the backlog until the loop accepts them. The arguments, the result and the errors are the same
         as for :meth:`start`.
@@ -136,17 +136,17 @@ class Acceptor:
         """Refuse new connections until :meth:`accept`. The port stays reserved.
 
         Right after :meth:`accept` and :meth:`move`, a socket is already listening, but the loop does not accept from it
-        yet. Then this method only shuts down that socket. The rest is done when the loop has received the socket.
+        yet. In that case, this method only shuts down the socket. The rest is done when the loop has received it.
         """
         if self._resuming is not None and not self._resuming.done():
-            self._refuse_again = True
+            self._is_refuse_pending = True
             for listening in (self._pending, self._next):
                 if listening is not None:
                     _shut_down(listening)
             return
         if self._server is None or self._refused is not None:
             return
-        self._end_starting()
+        self._cancel_starting()
         bound: socket.socket = self._server.sockets[0]
         self._refused = bound.family, bound.getsockname()
         _stop_listening(self._loop, self._server)
@@ -159,7 +159,7 @@ class Acceptor:
         placeholder = new_socket(family, address[0])
         try:
             placeholder.bind(address)
-        except OSError:  # uvloop closes the listening socket some iterations of the loop later
+        except OSError:  # the port is still in use, because uvloop closes the socket some iterations later
             placeholder.close()
             self._loop.call_soon(self._keep_port)
         else:
@@ -167,10 +167,10 @@ class Acceptor:
 
     def accept(self) -> None:
         """Accept connections again, on the same port."""
-        for listening in (self._pending, self._next) if self._refuse_again else ():
+        for listening in (self._pending, self._next) if self._is_refuse_pending else ():
             if listening is not None:
                 listening.listen(self._backlog)  # refuse() has shut it down
-        self._refuse_again = False
+        self._is_refuse_pending = False
         if self._refused is None:
             return
         family, address = self._refused
@@ -185,30 +185,32 @@ class Acceptor:
 
     def _listen_on(self, listening: socket.socket) -> None:
         self._pending = listening
-        self._resuming = self._loop.create_task(self._give_to_loop(listening))
+        self._resuming = self._loop.create_task(self._pass_to_loop(listening))
 
-    async def _give_to_loop(self, listening: socket.socket) -> None:
-        while not self._refuse_again:
+    async def _pass_to_loop(self, listening: socket.socket) -> None:
+        while not self._is_refuse_pending:
             self._server = await self._loop.create_server(self._protocol, sock=listening, **self._options())
             if self._next is None:
                 break
             _stop_listening(self._loop, self._server)
             self._pending = listening = self._next
             self._next = None
-        else:  # the loop does not receive the socket, which only keeps the port
+        else:  # connections are refused again: keep the socket from the loop, only to reserve the port
             self._refused = listening.family, listening.getsockname()
             self._placeholder = listening
         self._resuming = self._pending = None
-        if self._refuse_again:
-            self._refuse_again = False
+        if self._is_refuse_pending:
+            self._is_refuse_pending = False
             self.refuse()
 
     def move(self, used: Container[int]) -> int | None:
-        """Move to a different free port, and return it. Return None if the server cannot move, because it refuses
-        connections or listens on several addresses.
+        """Move to a different free port.
 
         Args:
             used: Ports that must not be chosen.
+
+        Returns:
+            The new port; None if the server cannot move, because it refuses connections or has several addresses.
         """
         if self._bound is None or self._refused is not None:
             return None
@@ -229,21 +231,21 @@ class Acceptor:
                 self._next.close()
             self._next = listening
         else:
-            self._end_starting()
+            self._cancel_starting()
             if self._server is not None:
                 _stop_listening(self._loop, self._server)
             self._listen_on(listening)
         return port
 
-    def _end_starting(self) -> None:
+    def _cancel_starting(self) -> None:
         if self._starting is not None:
-            self._starting.cancel()  # the loop does not accept connections yet
+            self._starting.cancel()  # otherwise the loop would start to accept connections
 
     async def close(self) -> None:
         """Stop listening. Open connections stay open."""
         if self._resuming is not None:
             await self._resuming
-        self._end_starting()
+        self._cancel_starting()
         refused, self._refused = self._refused, None
         if self._placeholder is not None:
             self._placeholder.close()
@@ -264,7 +266,7 @@ class Acceptor:
 
 
 class UnixAcceptor:
-    """Accepts connections on a Unix socket. The permissions of its file and folder determine who may connect.
+    """The acceptor of connections on a Unix socket. The permissions of its file and folder determine who may connect.
 
     Args:
         connections: The connections of the server.
@@ -275,7 +277,7 @@ class UnixAcceptor:
         self._connections = connections
         self._backlog = backlog
         self._path = ""
-        self._file = (0, 0)
+        self._file_identity = (0, 0)
         self._server: asyncio.Server | None = None
 
     async def start(self, path: str) -> None:
@@ -285,14 +287,14 @@ class UnixAcceptor:
             OSError: A different server is listening at *path*, or the socket cannot be created.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.setblocking(False)  # a listening server does not necessarily accept
+            probe.setblocking(False)  # connecting would block if the server listens, but does not accept
             reason = probe.connect_ex(path)
         if reason not in (errno.ENOENT, errno.ECONNREFUSED):
             number = errno.EADDRINUSE if reason in (0, errno.EAGAIN, errno.EPROTOTYPE) else reason
             raise OSError(number, os.strerror(number))
         loop = self._connections.loop
         self._server = await loop.create_unix_server(self._protocol, path, backlog=self._backlog)
-        self._path, self._file = path, _identity(path)
+        self._path, self._file_identity = path, _identity(path)
 
     def _protocol(self) -> ServerProtocol:
         return ServerProtocol(self._connections, is_local=True)
@@ -302,21 +304,22 @@ class UnixAcceptor:
         if self._server is not None:
             self._server.close()
             with contextlib.suppress(OSError):  # newer releases of Python remove the file themselves
-                if _identity(self._path) == self._file:  # a file with another identity belongs to a new server
+                if _identity(self._path) == self._file_identity:  # a file with another identity belongs to a new server
                     os.unlink(self._path)
 
 
 def _identity(path: str) -> tuple[int, int]:
-    """Return the identity of a file, which distinguishes it from a later file with the same name."""
+    """Return the device and the inode of a file, which differ from those of a later file with the same name."""
     status = os.lstat(path)
     return status.st_dev, status.st_ino
 
 
 def _stop_listening(loop: asyncio.AbstractEventLoop, server: asyncio.Server) -> None:
-    """Stop listening immediately. uvloop closes a socket some iterations of the loop later, and would accept
-    connections until then.
+    """Stop listening immediately.
+
+    The sockets are shut down first: uvloop closes them some iterations later, and would accept connections until then.
     """
-    is_selecting = isinstance(loop, asyncio.SelectorEventLoop)  # only asyncio's own loop uses a selector
+    is_selecting = isinstance(loop, asyncio.SelectorEventLoop)  # false for uvloop and for simulations
     for listening in server.sockets:
         if hasattr(listening, "family"):  # a simulated socket has no family
             # The sockets of uvloop cannot be shut down, but their descriptors can.
@@ -336,5 +339,5 @@ def _shut_down(listening: socket.socket) -> None:
     address = listening.getsockname()
     with contextlib.suppress(OSError):  # not every system can shut down a listening socket
         listening.shutdown(socket.SHUT_RDWR)
-    with contextlib.suppress(OSError):  # Linux frees a port that it has chosen itself, and keeps any other port bound
+    with contextlib.suppress(OSError):  # fails if the port is still bound; Linux frees only a port that it has chosen
         listening.bind(address)

@@ -1,7 +1,6 @@
-"""Read the subject and the expiry date of a certificate. The other fields of its DER are skipped.
+"""A parser for the subject and the expiry date of a certificate. All other fields of the DER encoding are skipped.
 
-OpenSSL has verified the certificates of peers before they are parsed here. Nevertheless, nothing outside the bytes is
-read.
+OpenSSL has verified the certificates of peers before they are parsed here. The parser still checks all lengths.
 
 Source: RFC 5280, section 4.1.
 """
@@ -18,11 +17,11 @@ from ...protocol.distinguished_name import KEYWORDS, Attribute, show
 _OID: Final = 0x06
 _UTC_TIME: Final = 0x17
 _VERSION: Final = 0xA0
-_TEXTS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x16: "ascii"}
+_TEXT_ENCODINGS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x16: "ascii"}
 """The encodings of text values by their tags: UTF8String, PrintableString, IA5String.
 
-Java also decodes four other types as UTF-8, and replaces invalid bytes. Names that an authority considers different
-could then be the same. Values of these types are shown in hexadecimal here.
+Java also decodes four other types as UTF-8, and replaces invalid bytes. This could make names equal that an authority
+considers different. Here, values of these types are shown in hexadecimal.
 """
 
 
@@ -35,9 +34,9 @@ def subject(certificate: bytes) -> str:
     Raises:
         ValueError: The bytes are not a certificate.
     """
-    *_, name = _fields(certificate)
-    parts = [_items(certificate, *part) for _, *part in _items(certificate, *name)]
-    return show([[_attribute(certificate, *found) for _, *found in part] for part in parts])
+    *_, name = _locate_fields(certificate)
+    parts = [_iterate_values(certificate, *part) for _, *part in _iterate_values(certificate, *name)]
+    return show([[_read_attribute(certificate, *found) for _, *found in part] for part in parts])
 
 
 def valid_until(certificate: bytes) -> datetime:
@@ -49,36 +48,36 @@ def valid_until(certificate: bytes) -> datetime:
     Raises:
         ValueError: The bytes are not a certificate.
     """
-    *_, validity, _ = _fields(certificate)
-    _, (tag, start, stop) = _items(certificate, *validity)
+    *_, validity, _ = _locate_fields(certificate)
+    _, (tag, start, stop) = _iterate_values(certificate, *validity)
     text = certificate[start:stop].decode("ascii")
     if tag == _UTC_TIME:
         text = ("19" if text >= "50" else "20") + text
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
-def _fields(der: bytes) -> list[tuple[int, int]]:
-    """Return the positions of the serial number, the algorithm, the issuer, the validity and the subject.
+def _locate_fields(der: bytes) -> list[tuple[int, int]]:
+    """Return the start and the end of the serial number, the algorithm, the issuer, the validity and the subject.
 
     Raises:
         ValueError: The bytes are not a certificate.
     """
-    (_, *certificate), *_ = _items(der, 0, len(der))
-    (_, *signed), *_ = _items(der, *certificate)
-    fields = [(start, stop) for tag, start, stop in _items(der, *signed) if tag != _VERSION]
+    (_, *certificate), *_ = _iterate_values(der, 0, len(der))
+    (_, *signed), *_ = _iterate_values(der, *certificate)
+    fields = [(start, stop) for tag, start, stop in _iterate_values(der, *signed) if tag != _VERSION]
     if len(fields) < 5:
         raise ValueError("not a certificate")
     return fields[:5]
 
 
-def _attribute(der: bytes, start: int, stop: int) -> Attribute:
-    (kind, *number), (tag, value, end) = _items(der, start, stop)
+def _read_attribute(der: bytes, start: int, stop: int) -> Attribute:
+    (kind, *number), (tag, value, end) = _iterate_values(der, start, stop)
     if kind != _OID:
         raise ValueError("an attribute of a name has no object identifier")
     dotted = _format_oid(der[number[0] : number[1]])
-    if dotted in KEYWORDS and tag in _TEXTS:
+    if dotted in KEYWORDS and tag in _TEXT_ENCODINGS:
         with suppress(UnicodeDecodeError):
-            return dotted, der[value:end].decode(_TEXTS[tag])
+            return dotted, der[value:end].decode(_TEXT_ENCODINGS[tag])
     return dotted, der[number[1] : end]  # the slice includes the tag and the length
 
 
@@ -94,7 +93,7 @@ def _format_oid(encoded: bytes) -> str:
     return ".".join(map(str, [first, (numbers[0] if numbers else 0) - 40 * first, *numbers[1:]]))
 
 
-def _items(der: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+def _iterate_values(der: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """Yield the tag, the start and the end of each value in a part of the bytes.
 
     Raises:

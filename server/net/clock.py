@@ -1,4 +1,4 @@
-"""Clocks of a server: the wall clock, and a monotonic clock without pauses of the process."""
+"""The clocks of a server: the wall clock, and a monotonic clock that excludes pauses of the process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RealClock:
     session may expire due to a pause.
     """
 
-    # Attributes of the class, because tests that freeze time replace the functions of modules.
+    # The functions are attributes, because tests that freeze time replace them in the module, but not here.
     _now_ns = staticmethod(time.time_ns)
     _monotonic_ns = staticmethod(time.monotonic_ns)
 
@@ -33,7 +33,7 @@ class RealClock:
         self._paused_ms = 0
 
     def read(self) -> tuple[int, int]:
-        """Return the wall-clock time since the epoch, and the monotonic time. Called once per batch of requests."""
+        """Return the wall-clock time since the epoch, and the monotonic time. This is called for each batch."""
         return self._now_ns() // 1_000_000, self._monotonic_ns() // 1_000_000 - self._paused_ms
 
     def subtract_pause(self, milliseconds: int) -> None:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .protocol import ServerProtocol
 
 SPARE_DESCRIPTORS: Final = 8
-"""File descriptors that are reserved for four-letter commands. With them operators can always query the server."""
-LOOK_UP_EVERY: Final = 64
-"""The descriptor of only one new connection in this many is checked while descriptors are not scarce."""
+"""Number of file descriptors that are reserved for four-letter commands, so operators can always query the server."""
+SOCKETS_PER_CHECK: Final = 64
+"""Number of new connections per check of a descriptor, while descriptors are not scarce."""
 
 LOCAL_PEER: Final = ("unix", 0)
 """The address of all peers of Unix sockets. The limit per address does not apply to it. It is not in any network, so
@@ -123,12 +123,12 @@ class Connections:
         self._max_per_host = max_per_host
         self._max_connections = max_connections
         self._all_closed = asyncio.Event()
-        self._until_look_up = 1  # number of new connections until a descriptor is looked up
+        self._until_check = 1  # number of new connections until a descriptor is looked up
 
     # --- limits ---
 
     def try_accept(self, host: str) -> bool:
-        """Count a new connection and return True, or return False if there are too many."""
+        """Count a new connection, and return True. Log a warning and return False if a limit is reached."""
         own = self._per_host.get(host, 0)
         if self._max_per_host and own >= self._max_per_host and host != LOCAL_PEER[0]:
             return self._refuse(host, f"{own} connections from this address are already open (maxClientCnxns)")
@@ -139,7 +139,7 @@ class Connections:
         return True
 
     def _refuse(self, host: str, reason: str) -> bool:
-        self.engine.metrics.refuse("connections")
+        self.engine.metrics.count_refusal("connections")
         self.engine.warnings.warn(f"connections {host}", "refusing a connection from %s: %s", host, reason)
         return False
 
@@ -151,19 +151,21 @@ class Connections:
             self._per_host[host] = own
 
     def is_last_descriptor(self, socket: ServerProtocol) -> bool:
-        """Return whether a new connection has one of the last descriptors. It may then only send a four-letter command.
+        """Return whether a new connection has one of the last descriptors, and log a warning if it has.
+
+        Such a connection may only send a four-letter command.
 
         Reading the descriptor takes a system call. A new descriptor is the lowest free number, so while few files are
-        open, all numbers are in the lower half, and only one connection in :data:`LOOK_UP_EVERY` is checked. Every
+        open, all numbers are in the lower half, and only one connection in :data:`SOCKETS_PER_CHECK` is checked. Every
         connection is checked while more than half of the descriptors belong to connections, or if the last checked
         number was in the upper half, because the rest of the process needs many.
         """
-        self._until_look_up -= 1
+        self._until_check -= 1
         half = self.last_descriptor >> 1
-        if self._until_look_up > 0 and self._count <= half:
+        if self._until_check > 0 and self._count <= half:
             return False
         number = socket.descriptor()
-        self._until_look_up = LOOK_UP_EVERY if number < half else 1
+        self._until_check = SOCKETS_PER_CHECK if number < half else 1
         if number < self.last_descriptor:
             return False
         self.warn_of_descriptors()
@@ -211,14 +213,14 @@ class Connections:
         for socket in list(self.open.values()):
             socket.abort()
 
-    # --- delivery ---
+    # --- output and sampling ---
 
     def set_time(self) -> None:
         """Set the engine's time to the time of the clock."""
         self.engine.set_time(*self.clock.read())
 
     def deliver(self) -> None:
-        """Send the events that were caused by requests of other connections."""
+        """Send the output that requests of other connections caused, and start a commit of the log."""
         pending = self.engine.pending_output
         while pending:
             clients = list(pending)
@@ -231,21 +233,21 @@ class Connections:
             self.log.commit_soon()
 
     def begin_sample(self) -> Sampler | None:
-        """Start sampling a batch of requests. It is called when ``batches_left`` reaches 0."""
+        """Start timing a batch of requests, if requests are sampled. Call this when ``batches_left`` reaches 0."""
         sampler = self.sampler
         if sampler is not None:
-            self.turns.batches_left = sampler.next()
+            self.turns.batches_left = sampler.batches_until_next()
             sampler.begin()
         return sampler
 
     def measure(self) -> Sampler:
-        """Create the sampler, and return it. From now on, some batches of requests are timed."""
+        """Start to time some batches of requests. Return the sampler that times them."""
         self.sampler = Sampler(self.engine)
-        self.turns.batches_left = self.sampler.next()
+        self.turns.batches_left = self.sampler.batches_until_next()
         return self.sampler
 
     def sweep(self) -> None:
-        """Remove the watches of lost connections, some in each iteration of the event loop."""
+        """Schedule the removal of the watches of lost connections, some in each iteration of the event loop."""
         if not self._sweeping:
             self._sweeping = True
             self.loop.call_soon(self._sweep)

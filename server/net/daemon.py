@@ -1,11 +1,11 @@
-"""A running server, which listens, ticks, switches read-only mode, and stops.
+"""A running server, with its listening sockets, its timer, and its graceful stop.
 
 Sessions expire by a clock that counts only the time when the server could serve requests. A late tick means that the
 process, or the machine, was paused or busy. The data that clients sent during that time has not been read, so their
 sessions look older than they are. That time is subtracted from the clock, and no session expires before the received
 bytes have been read::
 
-    ticking --a tick is more than STALL late--> recovering --RECOVERY seconds later--> ticking
+    ticking --a tick is late--> recovering --RECOVERY_SECONDS later--> ticking
 
 The delay of a late tick while recovering is also subtracted, but does not start a new recovery.
 """
@@ -17,7 +17,7 @@ import logging
 from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
-from ..admin.observed import Observed
+from ..admin.observed import MonitoredServer
 from .acceptor import Acceptor, UnixAcceptor
 from .connections import Connections
 from .gc import GcTuner
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from .tls import SecureAcceptor, ServerContext
 
 _log = logging.getLogger("zoolet.server")
-STALL: Final = 0.05
-"""Maximum delay of a tick in seconds. After a longer delay the server counts as having been paused."""
-RECOVERY: Final = 0.05
+MAX_TICK_DELAY_SECONDS: Final = 0.05
+"""Maximum delay of a tick in seconds. A longer delay means that the server was paused."""
+RECOVERY_SECONDS: Final = 0.05
 """Seconds after a pause before any session may expire, because received data must be read first."""
 STOP_SECONDS: Final = 4.0
 """Maximum duration of a stop in seconds. Clients may read their remaining output during this time."""
 
 
-ROUNDS: Final = 4
-"""Iterations of the event loop that a connection accepted just before a stop takes until it is closed. The loop creates
-a transport, reports it, and closes its socket after it is aborted.
+CLOSING_ITERATIONS: Final = 4
+"""Iterations of the event loop for closing a connection that was accepted just before a stop. The loop creates a
+transport, reports it to the protocol, and closes the socket after the protocol has aborted it.
 """
 
 
@@ -49,11 +49,11 @@ class Daemon:
         connections: The connections, which also provide the engine and the clock.
         observed: The view of the server for reports.
         backlog: Maximum number of connections that wait to be accepted.
-        gc_tuner: Tuner of the garbage collector, which gets the size of the tree at each tick; or None.
+        gc_tuner: Tuner of the garbage collector, which receives the size of the tree at each tick; None for no tuning.
 
     Attributes:
-        port: The port; -1 before the server listens.
-        secure_port: The port for TLS; -1 for none.
+        port: The port; -1 until the server listens.
+        secure_port: The port for TLS; -1 if the server does not listen for TLS connections.
         next_tick: Time of the next tick, in the loop's time; None while nothing can become due.
         stall_warning: Message that is logged after a pause of a second or more, with the number of seconds.
         recovering: Whether the server is reading the bytes that arrived during a pause of the process.
@@ -62,13 +62,13 @@ class Daemon:
     def __init__(
         self,
         connections: Connections,
-        observed: Observed | None = None,
+        observed: MonitoredServer | None = None,
         *,
         backlog: int = 128,
         gc_tuner: GcTuner | None = None,
     ) -> None:
         self.connections = connections
-        self.observed = observed or Observed(connections.engine)
+        self.observed = observed or MonitoredServer(connections.engine)
         self.engine = connections.engine
         self.port = self.secure_port = -1
         self.next_tick: float | None = None
@@ -95,7 +95,9 @@ class Daemon:
         method does not wait, and *host* must be one numeric address or mean all addresses.
         """
         self._acceptor.context = context
-        self.port = await (self._acceptor.start_at_once if without_waiting else self._acceptor.start)(host, port)
+        self.port = await (self._acceptor.start_without_waiting if without_waiting else self._acceptor.start)(
+            host, port
+        )
         self.wake()
         return self.port
 
@@ -155,7 +157,7 @@ class Daemon:
                 including the time for the log. Otherwise the output is lost.
 
         Returns:
-            Whether all executed transactions are logged; True without a log.
+            Whether all executed transactions are logged. True if the server has no log.
         """
         is_logged = True
         if self._timer is not None:
@@ -186,12 +188,12 @@ class Daemon:
             connections.abort_all()
             await connections.wait_closed(None)
         await self._acceptor.wait_closed()
-        for _ in range(ROUNDS):
+        for _ in range(CLOSING_ITERATIONS):
             await asyncio.sleep(0)
         return is_logged
 
     def measure(self) -> None:
-        """Start timing some requests."""
+        """Start to time some batches of requests, for the metrics."""
         self.observed.samples = self.connections.measure().by_label
 
     def abort_all(self) -> None:
@@ -209,12 +211,12 @@ class Daemon:
         accepted = [socket.descriptor() for socket in self.connections.open.values()]
         return [number for number in (*self._acceptor.descriptors(), *accepted) if number >= 0]
 
-    # --- time ---
+    # --- ticks and pauses ---
 
     def tick(self) -> bool:
         """Process everything that is due, and send the resulting events. Return whether more work is due."""
         self.connections.set_time()
-        self._touch_paused()
+        self._extend_paused_sessions()
         more = self.engine.tick()
         self.connections.deliver()
         if self.engine.watches.unswept:
@@ -225,8 +227,8 @@ class Daemon:
             self._gc_tuner.freeze_if_grown(self.engine.tree.size)
         return more
 
-    def _touch_paused(self) -> None:
-        """Extend the sessions of clients whose sockets are not being read, because they may be alive."""
+    def _extend_paused_sessions(self) -> None:
+        """Extend the sessions of clients whose sockets the log has paused, because their pings are not read."""
         log, sessions = self.connections.log, self.engine.sessions
         for socket in log.paused() if log is not None else ():
             if (session := sessions.alive.get(socket.session_id)) is not None:
@@ -234,7 +236,7 @@ class Daemon:
 
     def wake(self) -> None:
         """Schedule the next tick, unless nothing can become due. An unused server has no timer."""
-        if not (self.engine.idle() and not self.connections.open):
+        if not (self.engine.is_idle() and not self.connections.open):
             self._start_ticking()
 
     def _start_ticking(self) -> None:
@@ -250,7 +252,7 @@ class Daemon:
         self.on_tick(self._loop.time() - self.next_tick if self.next_tick is not None else 0.0)
 
     def on_tick(self, late: float) -> None:
-        """Tick, unless the process was paused until just now. The loop's timer calls this.
+        """Tick, or start a recovery if the tick is late because the process was paused. The loop's timer calls this.
 
         Args:
             late: Delay of the tick in seconds.
@@ -259,20 +261,20 @@ class Daemon:
             self._timer.cancel()
         self._timer = self.next_tick = None
         self.engine.metrics.summaries["loop_lag"].observe(max(late, 0.0) * 1000)
-        if late > STALL:
-            self._forgive(late)
+        if late > MAX_TICK_DELAY_SECONDS:
+            self._subtract_pause(late)
             if not self.recovering:
                 self.recovering = True
-                self._schedule(RECOVERY)
+                self._schedule(RECOVERY_SECONDS)
                 return
         self.recovering = False
         try:
             if self.tick():
-                self._schedule(0.0)  # clients are served first
-        finally:  # the loop logs an error, but sessions must still expire
+                self._schedule(0.0)  # in the next iteration, so clients are served in between
+        finally:  # after an error, which the loop logs, sessions must still expire
             self.wake()
 
-    def _forgive(self, seconds: float) -> None:
+    def _subtract_pause(self, seconds: float) -> None:
         milliseconds = round(seconds * 1000)
         self._clock.subtract_pause(milliseconds)
         metrics = self.engine.metrics

@@ -1,4 +1,4 @@
-"""Tune the garbage collector to avoid pauses of the server.
+"""The tuning of the garbage collector, which avoids pauses of the server.
 
 A full collection traverses every node of the tree without finding garbage, because deleted nodes are freed by their
 reference counts. With a million nodes it takes 0.1 s and more. So all existing objects are exempted (``gc.freeze``)
@@ -12,7 +12,7 @@ from typing import Final
 
 THRESHOLDS: Final = (5_000, 500, 100)
 """The thresholds of the three generations. Collecting 5,000 new objects takes 3 ms."""
-GROWTH: Final = 50_000
+FREEZE_NODES: Final = 50_000
 """Growth of the tree, in nodes, between two calls of ``gc.freeze``."""
 
 
@@ -34,8 +34,12 @@ class GcTuner:
         gc.unfreeze()
 
     def freeze_if_grown(self, nodes: int) -> None:
-        """Freeze the existing objects if the tree has grown enough. It is called at each tick with the tree's size."""
-        if nodes - self._frozen_at > GROWTH:
+        """Freeze the existing objects if the tree has grown by :data:`FREEZE_NODES` nodes. Call this at each tick.
+
+        Args:
+            nodes: The size of the tree.
+        """
+        if nodes - self._frozen_at > FREEZE_NODES:
             gc.freeze()
             self._frozen_at = nodes
         elif nodes < self._frozen_at // 2:

@@ -5,11 +5,11 @@ or its response. At the maximum number of connections, a new connection replaces
 slow clients cannot lock out a health check. Connections with a request in progress are not replaced. A connection
 counts until its socket is closed.
 
-The same event loop serves HTTP and ZooKeeper clients. So requests that are answered without waiting are paced: they are
-answered one at a time, each followed by a pause of the same length. The pause is at least a millisecond, which is the
+The same event loop serves HTTP and ZooKeeper clients. With :attr:`Limits.paced`, requests are therefore answered one at
+a time, and each answer is followed by a pause of the same length. The pause is at least a millisecond, which is the
 time for reading a request and sending the response, and at most a second. Regardless of the number of requests, half of
 the time remains for ZooKeeper clients. Health checks have a separate queue: they are quick, and orchestrators kill the
-process if these checks are slow.
+process if they are slow.
 """
 
 from __future__ import annotations
@@ -32,25 +32,28 @@ BACKLOG: Final = 1024
 """Number of connections that may wait to be accepted."""
 MAX_HEADERS: Final = 1 << 14
 """Maximum size of a request's headers in bytes."""
-HEALTH: Final = ("/healthz", "/readyz")
-"""Cheap pages for orchestrators, which kill the process if the response is late."""
-SPARE: Final = 8
-"""Additional connections for health checks while all others are being answered."""
+HEALTH_CHECK_PATHS: Final = ("/healthz", "/readyz")
+"""The paths of the health checks of orchestrators, which kill the process if the response is late."""
+HEALTH_CHECK_CONNECTIONS: Final = 8
+"""Number of additional connections for health checks, while all regular connections have a request in progress."""
 MIN_PAUSE: Final = 0.001
 """Minimum pause after a response, in seconds."""
 MAX_PAUSE: Final = 1.0
 """Maximum pause after a response, in seconds."""
 MAX_DISCARDED: Final = 1 << 26
-"""Bytes that are read and discarded after an error, because a client that is still sending would miss the response."""
+"""Maximum number of bytes that are read and discarded after an error.
+
+Closing the connection while the client is still sending could discard the response.
+"""
 MAX_LINGER: Final = 2.0
 """Maximum time for discarding data after an error, in seconds."""
-BODIES: Final = 4
+MAX_FULL_BODIES: Final = 4
 """Number of bodies of the maximum size that may be received at the same time."""
 
-RouteOf = Callable[[HttpRequest], tuple[Route, HttpRequest]]
+FindRoute = Callable[[HttpRequest], tuple[Route, HttpRequest]]
 """A function that is called before the body of a request is received. It returns the route, and the request in the form
 for the route, or raises :class:`HttpError` to reject the request. See
-:meth:`~zoolet.server.admin.http.Router.route_of`.
+:meth:`~zoolet.server.admin.http.Router.find_route`.
 """
 
 
@@ -58,9 +61,9 @@ class Limits(NamedTuple):
     """Limits of one HTTP connection: sizes, times and requests.
 
     Args:
-        body: Maximum size of a body in bytes. All bodies in progress may have :data:`BODIES` times as many.
+        body: Maximum size of a body in bytes. All bodies in progress may have :data:`MAX_FULL_BODIES` times this size.
         connections: Maximum number of connections at the same time.
-        seconds: Maximum time in seconds for each of reading a request, waiting for its turn, and sending the response.
+        seconds: Maximum time in seconds for each step: reading a request, waiting for a turn, sending the response.
         idle: Maximum time in seconds that a connection may wait for the next request and its headers.
         paced: Whether requests are answered one at a time, with pauses.
     """
@@ -73,7 +76,7 @@ class Limits(NamedTuple):
 
 
 class _HttpConnection(NamedTuple):
-    """A client, and the state of its connection."""
+    """The connection of one client: its task, its protocol state and its streams."""
 
     task: asyncio.Task[None]
     connection: h11.Connection
@@ -86,7 +89,11 @@ class _HttpConnection(NamedTuple):
         return peer_host(self.writer.get_extra_info("peername") or ("",))
 
     async def next_event(self, seconds: float) -> Any:
-        """Return the next event from the client."""
+        """Return the next event from the client.
+
+        Raises:
+            TimeoutError: The client sent nothing for *seconds*.
+        """
         async with asyncio.timeout(seconds):
             while True:
                 event = self.connection.next_event()
@@ -109,8 +116,8 @@ class _Queue:
     """Requests that are answered one at a time.
 
     Attributes:
-        turn: Lock that is held by the next request.
-        free_at: Time when the pause after the last response is over.
+        turn: Lock of the request whose turn it is.
+        free_at: End of the pause after the last response, in seconds of ``perf_counter``.
     """
 
     def __init__(self) -> None:
@@ -119,21 +126,21 @@ class _Queue:
 
 
 class HttpServer:
-    """Answers HTTP requests in the running event loop.
+    """An HTTP server in the running event loop.
 
     Args:
-        route_of: A function that returns the route of each request.
+        find_route: A function that returns the route of each request.
         limits: The limits for clients.
     """
 
-    def __init__(self, route_of: RouteOf, limits: Limits = Limits()) -> None:  # noqa: B008 - the default is a constant
-        self._route_of = route_of
+    def __init__(self, find_route: FindRoute, limits: Limits = Limits()) -> None:  # noqa: B008 - the default is a constant
+        self._route_of = find_route
         self._limits = limits
         self._receiving = 0  # number of bytes in bodies that are being received
         self._queue, self._health_queue = _Queue(), _Queue()
         self._server: asyncio.Server | None = None
-        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the connection that is idle longest is first
-        self._spare: set[asyncio.Task[None]] = set()  # connections that may only request health checks
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # ordered by the latest request, oldest first
+        self._health_only: set[asyncio.Task[None]] = set()  # connections that may only request health checks
         self._busy: set[asyncio.Task[None]] = set()  # connections with a request in progress or a large body
 
     @property
@@ -170,8 +177,8 @@ class HttpServer:
             if quiet is not None:
                 self._open.pop(quiet).transport.abort()
                 quiet.cancel()
-            elif len(self._open) < self._limits.connections + SPARE:
-                self._spare.add(task)
+            elif len(self._open) < self._limits.connections + HEALTH_CHECK_CONNECTIONS:
+                self._health_only.add(task)
             else:
                 writer.transport.abort()
                 return
@@ -179,7 +186,7 @@ class HttpServer:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
         peer = _HttpConnection(task, connection, reader, writer)
         try:
-            while await self._serve_one(peer):
+            while await self._serve_request(peer):
                 connection.start_next_cycle()
             if connection.their_state in (h11.SEND_BODY, h11.ERROR) and not writer.is_closing():
                 await _discard(reader, writer)
@@ -188,16 +195,16 @@ class HttpServer:
                 await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.CancelledError) as error:
             _log.debug("closing the HTTP connection of %s: %r", peer.host, error)
-        except Exception:  # a defect, which early releases of Python 3.11 do not log for this task
+        except Exception:  # a defect; early releases of Python 3.11 would not log it
             _log.exception("closing the HTTP connection of %s after an internal error", peer.host)
         finally:
             writer.transport.abort()  # the abort also discards output that the client has not read
             self._open.pop(task, None)
             self._busy.discard(task)
-            self._spare.discard(task)
+            self._health_only.discard(task)
 
-    async def _serve_one(self, peer: _HttpConnection) -> bool:
-        """Answer one request, and return whether more may follow."""
+    async def _serve_request(self, peer: _HttpConnection) -> bool:
+        """Answer one request, and return whether the connection can serve more requests."""
         task, connection, writer = peer.task, peer.connection, peer.writer
         try:
             first = await peer.next_event(self._limits.idle)
@@ -213,7 +220,7 @@ class HttpServer:
         self._open[task] = writer  # the connection is now the most recently active one
         try:
             head = _request(first, peer.host)
-            if task in self._spare and head.path not in HEALTH:
+            if task in self._health_only and head.path not in HEALTH_CHECK_PATHS:
                 raise HttpError(503, "too many requests in progress; try again in 1 s", ("Retry-After", "1"))
             if {b"content-length", b"transfer-encoding"} <= dict(first.headers).keys():  # RFC 9112, 6.1
                 raise HttpError(400, "Content-Length and Transfer-Encoding must not be used together")
@@ -243,7 +250,7 @@ class HttpServer:
         try:
             route, head = self._route_of(head)
         except HttpError:
-            peer.connection.next_event()  # the end of a request without a body; more requests may follow
+            peer.connection.next_event()  # consume the end of a request without a body, so more requests can follow
             async with self._turn(head):
                 raise
         with route.hold():
@@ -252,14 +259,14 @@ class HttpServer:
             async with asyncio.timeout(None if route.body is not None else self._limits.seconds):
                 if peer.connection.they_are_waiting_for_100_continue:
                     peer.send(h11.InformationalResponse(status_code=100, headers=[]))
-                body = await self._body(peer, route.body)
+                body = await self._read_body(peer, route.body)
             self._busy.add(peer.task)
             async with self._turn(head):
-                return await self._answered(route, head._replace(body=body))
+                return await self._answer_or_fail(route, head._replace(body=body))
 
     @asynccontextmanager
     async def _turn(self, request: HttpRequest) -> AsyncIterator[None]:
-        """Wait until a request may be answered, and then make the next request wait as long as the answer took.
+        """Wait for the turn of a request. After its answer, make the next request wait for the same time.
 
         Raises:
             HttpError: The request could not be started in time.
@@ -267,7 +274,7 @@ class HttpServer:
         if not self._limits.paced:
             yield
             return
-        queue = self._health_queue if request.path in HEALTH else self._queue
+        queue = self._health_queue if request.path in HEALTH_CHECK_PATHS else self._queue
         try:
             async with asyncio.timeout(self._limits.seconds), queue.turn:
                 await asyncio.sleep(queue.free_at - perf_counter())
@@ -275,13 +282,13 @@ class HttpServer:
         except TimeoutError:
             reason = f"the server is busy: this request could not be started within {self._limits.seconds:g} s"
             raise HttpError(503, reason, ("Retry-After", "1")) from None
-        started = thread_time()  # the request's own work starts here
+        started = thread_time()  # excludes the time that the request waited
         try:
             yield
         finally:
             queue.free_at = perf_counter() + min(max(thread_time() - started, MIN_PAUSE), MAX_PAUSE)
 
-    async def _answered(self, route: Route, request: HttpRequest) -> Response:
+    async def _answer_or_fail(self, route: Route, request: HttpRequest) -> Response:
         try:
             return await route.answer(request)
         except HttpError:
@@ -291,9 +298,9 @@ class HttpServer:
             _log.exception("HTTP request %s .../%.200s from %s failed", request.method, name, request.host)
             raise HttpError(500, f"{type(error).__name__}: {error}") from None
 
-    async def _body(self, peer: _HttpConnection, greater: int | None) -> bytes:
+    async def _read_body(self, peer: _HttpConnection, larger_limit: int | None) -> bytes:
         parts: list[bytes] = []
-        size, counted, limit = 0, 0, max(greater or 0, self._limits.body)
+        size, counted, limit = 0, 0, max(larger_limit or 0, self._limits.body)
         try:
             while True:
                 event = await peer.next_event(self._limits.seconds)
@@ -302,12 +309,14 @@ class HttpServer:
                     size += len(event.data)
                     if size > limit:
                         raise HttpError(413, f"the body has more than {limit} bytes")
-                    if greater is not None:  # large bodies do not count towards the total of the others
+                    if larger_limit is not None:  # such bodies do not count towards the total of all bodies
                         continue
                     counted += len(event.data)
                     self._receiving += len(event.data)
-                    if self._receiving > BODIES * limit:
-                        raise HttpError(503, f"the request bodies in progress have more than {BODIES * limit} bytes")
+                    if self._receiving > MAX_FULL_BODIES * limit:
+                        raise HttpError(
+                            503, f"the request bodies in progress have more than {MAX_FULL_BODIES * limit} bytes"
+                        )
                 elif isinstance(event, h11.EndOfMessage):
                     return b"".join(parts)
                 else:
@@ -316,7 +325,12 @@ class HttpServer:
             self._receiving -= counted
 
     async def _send_stream(self, peer: _HttpConnection, stream: Stream) -> None:
-        """Send a body as it is produced. The client is disconnected if it is too slow, or if the producer fails."""
+        """Send the pieces of a body while they are produced. An error of the producer disconnects the client.
+
+        Raises:
+            TimeoutError: The client is too slow.
+            ConnectionResetError: The client has disconnected.
+        """
         async for piece in stream:
             peer.send(h11.Data(data=piece))
             async with asyncio.timeout(self._limits.seconds):
@@ -342,7 +356,11 @@ def _send(peer: _HttpConnection, response: Response, *, is_head: bool = False, c
 
 
 async def _discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Read the remaining data of a rejected request, within limits, until the client has read the response."""
+    """Read and discard the remaining data of a rejected request, so the client can read the response.
+
+    Raises:
+        TimeoutError: The client is still sending after :data:`MAX_LINGER` seconds.
+    """
     writer.write_eof()
     room = MAX_DISCARDED
     async with asyncio.timeout(MAX_LINGER):

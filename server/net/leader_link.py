@@ -1,11 +1,12 @@
 """The socket of an observer: it finds the leader, follows it until it is lost, and starts again.
 
 Only the leader answers on its quorum port. All members are queried at the same time, because a paused process accepts
-connections but does not answer. The first leader whose epoch is not older than the last one is followed, and the other
-connections are closed. In an outage, no problem is logged twice.
+connections but does not answer. The observer follows the first leader whose epoch is not older than the previous
+leader's, and closes all other connections. During an outage, no problem is logged twice.
 
-A leader that is lost after its clients were served is replaced immediately. If a leader cannot be followed, or the
-replica needs another snapshot, each delay doubles, because each attempt may cost the ensemble a snapshot.
+If the observer was following a leader and loses it, the search for a new one starts after a short delay. If a leader
+cannot be followed, or the replica needs a new snapshot, the delay doubles with each attempt, because each attempt may
+cost the ensemble a snapshot.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from .connections import Connections
 
 _log = logging.getLogger("zoolet.server")
 Address = tuple[str, int]
-CHUNK: Final = 1 << 16
-"""Maximum number of bytes from the leader that are processed before clients are served. They take about 10 ms."""
+CHUNK_BYTES: Final = 1 << 16
+"""Maximum number of bytes from the leader that are processed before clients are served, which takes about 10 ms."""
 CONNECT_SECONDS: Final = 5.0
-"""Maximum time for connecting to a member."""
-FIRST_DELAY: Final = 0.1
-"""Seconds before the second attempt."""
-MAX_INTERVAL: Final = 2.0
+"""Maximum time for connecting to a member, in seconds."""
+FIRST_DELAY_SECONDS: Final = 0.1
+"""Delay in seconds before the second attempt. It doubles with each further attempt."""
+MAX_INTERVAL_SECONDS: Final = 2.0
 """Maximum number of seconds between two attempts to connect to one member."""
-MAX_DELAY: Final = 30.0
+MAX_DELAY_SECONDS: Final = 30.0
 """Maximum number of seconds between two attempts to follow a leader."""
 STEADY_MS: Final = 10_000
-"""A leader that was followed for this many milliseconds resets the delay to :data:`FIRST_DELAY`."""
+"""A leader that was followed for this many milliseconds resets the delay to :data:`FIRST_DELAY_SECONDS`."""
 
 
 class LeaderLink:
-    """Keeps a replica up to date.
+    """The link of an observer to its ensemble, which keeps the replica up to date.
 
     Args:
         replica: The replica.
@@ -48,7 +49,7 @@ class LeaderLink:
         connections: The clients, and the source of time.
 
     Attributes:
-        caught_up: Set while the replica follows a leader.
+        caught_up: An event that is set while the replica follows a leader.
     """
 
     def __init__(
@@ -64,30 +65,30 @@ class LeaderLink:
 
     @property
     def problem(self) -> str:
-        """The reason why no leader is followed, in one line; empty if there is none."""
+        """The reason why no leader is followed, in one line; empty while a leader is followed."""
         if self.caught_up.is_set():
             return ""
         problems = (f"{host_and_port(*address)}: {problem}" for address, problem in self._problems.items())
         return "no leader: " + ("; ".join(problems) or "waiting for the first answer of a member")
 
     async def run(self) -> NoReturn:
-        """Follow one leader after the other.
+        """Find and follow a leader, repeatedly, until the task is cancelled.
 
         Raises:
             ObserverRefusedError: The observer cannot take part in the ensemble.
         """
-        delay, metrics = FIRST_DELAY, self._replica.learning
+        delay, metrics = FIRST_DELAY_SECONDS, self._replica.learning
         while True:
-            connection = await self._find()
+            connection = await self._find_leader()
             address = metrics.leader = host_and_port(*connection.address)
             started = self._replica.monotonic_ms
-            must_begin_again = False
+            needs_snapshot = False
             try:
                 await self._follow(connection)
             except ObserverRefusedError:
                 raise
             except ReplicaError as error:
-                must_begin_again = True
+                needs_snapshot = True
                 problem = f"{error}; taking a new snapshot"
             except (LearnerError, OSError) as error:
                 problem = _reason(error)
@@ -98,12 +99,12 @@ class LeaderLink:
                 connection.close()
             _log.warning("lost the leader %s: %s; searching for a leader", address, problem)
             self._problems = {connection.address: problem}
-            if must_begin_again:
+            if needs_snapshot:
                 self._replica.forget()
-            if self._replica.monotonic_ms - started >= STEADY_MS or (was_followed and not must_begin_again):
-                delay = FIRST_DELAY
+            if self._replica.monotonic_ms - started >= STEADY_MS or (was_followed and not needs_snapshot):
+                delay = FIRST_DELAY_SECONDS
             await asyncio.sleep(delay)
-            delay = min(2 * delay, MAX_DELAY)
+            delay = min(2 * delay, MAX_DELAY_SECONDS)
 
     def _stop_serving(self) -> None:
         self.caught_up.clear()
@@ -113,8 +114,8 @@ class LeaderLink:
 
     # --- finding the leader ---
 
-    async def _find(self) -> _MemberLink:
-        """Query all members at the same time, and return a connection to the first one that leads."""
+    async def _find_leader(self) -> _MemberLink:
+        """Query all members at the same time until one of them leads. Return the connection to that member."""
         tasks = [asyncio.create_task(self._ask(address)) for address in self._addresses]
         chosen = None
         try:
@@ -134,7 +135,7 @@ class LeaderLink:
         Raises:
             ObserverRefusedError: The observer cannot take part in the ensemble.
         """
-        delay = FIRST_DELAY
+        delay = FIRST_DELAY_SECONDS
         while True:
             connection = None
             try:
@@ -155,16 +156,16 @@ class LeaderLink:
                 if connection is not None:
                     connection.close()
             await asyncio.sleep(delay)
-            delay = min(2 * delay, MAX_INTERVAL)
+            delay = min(2 * delay, MAX_INTERVAL_SECONDS)
 
     def _note(self, address: Address, problem: str) -> None:
-        """Keep the problem of a member, and log the problems of all members once in an outage."""
+        """Record the problem of a member. Once in an outage, log the problems of all members."""
         self._problems[address] = problem
         if not self._has_warned and self._problems.keys() >= set(self._addresses):
             self._has_warned = True
             _log.warning("%s; trying again", self.problem)
 
-    # --- following it ---
+    # --- following the leader ---
 
     async def _follow(self, connection: _MemberLink) -> NoReturn:
         """Follow a leader until it is lost.
@@ -187,7 +188,7 @@ class LeaderLink:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason in an error, without the address."""
+    """Return the text of a connection error, without the address."""
     number = getattr(error, "errno", None) or 0
     return os.strerror(number).lower() if number > 0 else getattr(error, "strerror", None) or str(error)
 
@@ -216,13 +217,13 @@ class _MemberLink:
             OSError: The member does not accept connections.
         """
         connections.set_time()
-        learner = Learner(replica, sid)  # before the connection, because a refused sid must not be sent
+        learner = Learner(replica, sid)  # created before connecting, because an invalid sid must not be sent
         async with asyncio.timeout(CONNECT_SECONDS):
-            streams = await asyncio.open_connection(*address, limit=CHUNK)
+            streams = await asyncio.open_connection(*address, limit=CHUNK_BYTES)
         return cls(address, streams, learner, connections)
 
     async def receive(self) -> None:
-        """Send what is due, and receive some bytes.
+        """Send the pending bytes. Then receive and process at most :data:`CHUNK_BYTES` bytes.
 
         Raises:
             LearnerError: The member was silent for too long, closed the connection, or cannot be followed.
@@ -232,7 +233,7 @@ class _MemberLink:
         self._writer.write(learner.data_to_send())
         try:
             async with asyncio.timeout(SILENCE_MS / 1000):
-                data = await self._reader.read(CHUNK)
+                data = await self._reader.read(CHUNK_BYTES)
         except TimeoutError:
             raise LearnerError(f"nothing was received for {SILENCE_MS / 1000:.0f} s") from None
         except ConnectionError:
@@ -247,7 +248,7 @@ class _MemberLink:
         self._connections.set_time()
         learner.receive_data(data)
         self._writer.write(learner.data_to_send())
-        await asyncio.sleep(0)  # reading buffered bytes does not wait, and clients must be served
+        await asyncio.sleep(0)  # serve clients, because reading buffered bytes does not suspend
 
     def close(self) -> None:
         """Close the connection."""

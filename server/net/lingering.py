@@ -1,4 +1,4 @@
-"""The connections whose sending side is shut down, until their peers have closed theirs.
+"""The connections whose sending side is shut down, and whose peers have not closed their side yet.
 
 Nearly all peers close in time. So all connections share one timer, instead of each starting and cancelling its own.
 """
@@ -19,7 +19,7 @@ LINGER_TRIES: Final = 30
 
 
 class Lingering:
-    """Checks each connection :data:`LINGER` seconds after it was added, and again while its peer reads its output.
+    """The lingering connections. Each is closed when its output is sent, or when its peer has stopped reading.
 
     Args:
         loop: The event loop.
@@ -27,8 +27,8 @@ class Lingering:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        # For each connection, in order: when to check it, its unsent bytes at the last check, and its remaining tries.
-        # Taking the first key of a dict repeatedly would cost time for each key that was taken before.
+        # The time of the next check of each connection, its unsent bytes at the last check, and its remaining checks.
+        # An OrderedDict, because a dict gets slow if its first key is removed repeatedly.
         self._waiting: OrderedDict[ServerProtocol, tuple[float, int, int]] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -44,7 +44,7 @@ class Lingering:
         self._waiting.pop(connection, None)
 
     def _check(self) -> None:
-        """Close the connections that have sent all output, or whose peers have stopped reading."""
+        """Close the due connections that have sent all output, or whose peers have stopped reading."""
         self._timer = None
         now = self._loop.time()
         while self._waiting:

@@ -1,8 +1,8 @@
 """The addresses to listen on, and the addresses of peers.
 
 ``0.0.0.0`` and ``::`` both mean all addresses of both families, as in Java: one IPv6 socket also receives connections
-over IPv4. A peer that uses IPv4 then has an address such as ``::ffff:192.0.2.1``, and :func:`peer_host` returns the
-part that ACLs, limits and logs use.
+over IPv4. On such a socket, a peer over IPv4 has an address such as ``::ffff:192.0.2.1``. :func:`peer_host` returns its
+IPv4 address, for ACLs, limits and logs.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def listen_on_all(port: int, backlog: int) -> socket.socket:
         try:
             return socket.create_server(("::", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
         except OSError as error:
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # IPv6 is disabled in this network
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # these two mean that IPv6 is disabled
                 raise
     return socket.create_server(("0.0.0.0", port), backlog=backlog)
 
 
 def new_socket(family: int, host: str) -> socket.socket:
-    """Return a socket that can be bound to a host, which is an address. For ``::``, it also receives IPv4."""
+    """Return a new socket that can be bound to an address. A socket for ``::`` also receives connections over IPv4."""
     created = socket.socket(family, socket.SOCK_STREAM)
     created.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6 and means_all(host):
@@ -41,7 +41,7 @@ def new_socket(family: int, host: str) -> socket.socket:
 
 
 def peer_host(address: tuple[object, ...]) -> str:
-    """Return the host in the address of a peer. An IPv4 address is returned in its own notation."""
+    """Return the host in the address of a peer. An IPv4 address has no prefix ``::ffff:``."""
     host = str(address[0])
     return host.removeprefix("::ffff:") if "." in host else host
 
@@ -52,7 +52,7 @@ def split_hosts(host: str) -> str | list[str]:
 
 
 def port_for(hosts: str | list[str], port: int) -> int:
-    """Return the common port for several addresses. With port 0 each socket would get a different port."""
+    """Return the port for all addresses. For port 0 and several addresses, choose a free port that they share."""
     if port != 0 or isinstance(hosts, str):
         return port
     with socket.socket() as probe:

@@ -11,7 +11,7 @@ __all__ = ["pem_problem"]
 
 
 def pem_problem(certificate: str | Path, key: str | Path | None, option: str) -> str | None:
-    """Return the reason why a certificate and its key cannot be used; None if their texts do not show it.
+    """Return the reason why a certificate and its key cannot be used, or None if no reason was found.
 
     Args:
         certificate: File of the certificate, in PEM.

@@ -1,10 +1,12 @@
-"""Sample one batch of requests in 64: time the batch, and each of its requests by operation and by path.
+"""The timing of one batch of requests in 64, and of each of its requests by operation and by path.
 
-Timing every request would cost a third of the time of a read. Adding every batch to a summary would cost a connection
-with one request at a time a tenth of its time. So for one batch in :data:`EVERY` the engine gets a dispatch table with
-timed handlers. The batches are chosen at random, because a regular pattern of requests could escape sampling. The
-latency of a sampled batch is counted for all reads and writes since the previous sample. The counts of ``readlatency``
-and ``updatelatency`` therefore include all requests. Opening and closing a session uses a zxid and counts as a write.
+Timing every request would make reads a third slower. Even timing every batch would make a connection with one request
+at a time a tenth slower. For one batch in :data:`BATCHES_PER_SAMPLE`, the engine therefore gets a dispatch table with
+timed handlers. The batches are chosen at random, because a regular pattern of requests could escape sampling.
+
+The latency of a sampled batch is counted for all reads and writes since the previous sample, so the counts of
+``readlatency`` and ``updatelatency`` include all requests. Opening and closing a session uses a zxid and counts as a
+write.
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ from ..core.engine import Engine
 from ..core.metrics import Summary
 from ..core.ops.dispatch import Dispatch, DispatchTuple, late_decoder
 
-EVERY: Final = 64
+BATCHES_PER_SAMPLE: Final = 64
 """Average number of batches per sample."""
-MAX_PATHS: Final = 100
+MAX_PATH_PREFIXES: Final = 100
 """Maximum number of prefixes of paths. Requests with other prefixes are counted together."""
 OTHERS: Final = "others"
 
 
 class Sampler:
-    """Measures the times of some requests of an engine.
+    """A sampler for the durations of an engine's requests.
 
     Args:
         engine: The engine.
@@ -44,9 +46,9 @@ class Sampler:
         self._timed: Dispatch = {}  # the timed version of the dispatch table
         self._packets, self._zxid = engine.metrics.packets_received, engine.zxid  # values at the last sample
 
-    def next(self) -> int:
-        """Return the number of batches until the next sample: :data:`EVERY` on average."""
-        return self._random.randint(1, 2 * EVERY - 1)
+    def batches_until_next(self) -> int:
+        """Return a random number of batches until the next sample: :data:`BATCHES_PER_SAMPLE` on average."""
+        return self._random.randint(1, 2 * BATCHES_PER_SAMPLE - 1)
 
     def begin(self) -> None:
         """Start timing the requests of a batch. A call of :meth:`end` must follow."""
@@ -57,7 +59,11 @@ class Sampler:
         engine.dispatch = self._timed
 
     def end(self, milliseconds: float) -> None:
-        """Finish a batch whose requests were timed, with the duration of the batch."""
+        """Finish a batch whose requests were timed.
+
+        Args:
+            milliseconds: The duration of the whole batch.
+        """
         engine = self._engine
         if engine.dispatch is self._timed:  # another dispatch table may have replaced the timed one
             engine.dispatch = self._table
@@ -66,7 +72,7 @@ class Sampler:
         writes = min(zxid - self._zxid, requests)
         self._packets, self._zxid = packets, zxid
         summaries = engine.metrics.summaries
-        if writes > 0 and engine.journal is None:  # with a journal, the commit of the log measures writes
+        if writes > 0 and engine.journal is None:  # a journal means that GroupCommit measures the writes
             summaries["updatelatency"].observe(milliseconds, writes)
         if requests > writes:
             summaries["readlatency"].observe(milliseconds, requests - writes)
@@ -95,7 +101,9 @@ class Sampler:
         if isinstance(path, str) and path.startswith("/"):
             prefix = "/".join(path[:256].split("/", 3)[:3])
             paths = self.by_label["path"]
-            _summary(paths, prefix if prefix in paths or len(paths) < MAX_PATHS else OTHERS).observe(milliseconds)
+            _summary(paths, prefix if prefix in paths or len(paths) < MAX_PATH_PREFIXES else OTHERS).observe(
+                milliseconds
+            )
 
 
 def _summary(summaries: dict[str, Summary], value: str) -> Summary:

@@ -1,4 +1,4 @@
-"""TLS: contexts from PEM files and Java key stores, and the listening socket.
+"""The TLS contexts, from PEM files and Java key stores, and the listening sockets for TLS.
 
 Java key stores (JKS, PKCS12) are read by the libraries of the extra ``tls``.
 
@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from ...protocol.messages import lower_first
 from ..core.client_connection import ClientConnection
-from ..core.ops.session_ops import certificate_login
+from ..core.ops.session_ops import log_in_by_certificate
 from .certificate import subject, valid_until
 from .connections import Connections
 from .lingering import LINGER
@@ -47,10 +47,10 @@ from .tls_settings import TlsSettings, store_type
 _log = logging.getLogger("zoolet.server")
 HANDSHAKE_SECONDS: Final = 10.0
 """Seconds for a TLS handshake. ZooKeeper allows ten for the first request (nio.sessionlessCnxnTimeout)."""
-_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
-_END: Final = "-----END CERTIFICATE-----"
+_BEGIN_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
+_END_CERTIFICATE: Final = "-----END CERTIFICATE-----"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_DEMANDS: Final = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+_VERIFY_MODES: Final = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 _TLS13_SUITES: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
 
 
@@ -62,8 +62,8 @@ class ServerContext(ssl.SSLContext):
     """A TLS context of a server.
 
     Attributes:
-        certificate_ends: Expiry time of the first certificate in its chain to expire, in seconds since the epoch; 0 if
-            a certificate cannot be read.
+        certificate_ends: The earliest expiry time of a certificate in the chain, in seconds since the epoch; 0 if a
+            certificate cannot be read.
     """
 
     certificate_ends = 0.0
@@ -81,28 +81,30 @@ def context(settings: TlsSettings) -> ServerContext:
     tls_context.maximum_version = max(_VERSIONS[name] for name in settings.protocols)
     tls_context.certificate_ends = _earliest_expiry(_load_key_store(tls_context, settings))
     if settings.trust_store is not None:
-        password = _password(settings.trust_store_password, settings.trust_store_password_path)
+        password = _read_password(settings.trust_store_password, settings.trust_store_password_path)
         _load_trust_store(tls_context, settings.trust_store, settings.trust_store_type, password)
-    tls_context.verify_mode = _DEMANDS[settings.client_auth]
-    if settings.client_auth != "none":  # a resumed session could outlive the certificate
+    tls_context.verify_mode = _VERIFY_MODES[settings.client_auth]
+    if settings.client_auth != "none":  # a resumed TLS session could outlive the client's certificate
         tls_context.options |= ssl.OP_NO_TICKET
         tls_context.num_tickets = 0
     if settings.cipher_suites:
-        _restrict(tls_context, settings)
+        _restrict_cipher_suites(tls_context, settings)
     return tls_context
 
 
 def _earliest_expiry(chain: bytes) -> float:
     """Return the earliest expiry time in a PEM chain, in seconds since the epoch; 0 if a certificate is unreadable."""
-    found = re.findall(f"{_BEGIN}.*?{_END}", chain.decode("latin-1"), re.DOTALL)
+    found = re.findall(f"{_BEGIN_CERTIFICATE}.*?{_END_CERTIFICATE}", chain.decode("latin-1"), re.DOTALL)
     try:
         return min(valid_until(ssl.PEM_cert_to_DER_cert(text)).timestamp() for text in found)
     except ValueError:
         return 0.0
 
 
-def _password(configured: str | None, path: str | None) -> str | None:
-    """Return a password. As in ZooKeeper, white space around a password from a file is removed.
+def _read_password(configured: str | None, path: str | None) -> str | None:
+    """Return the password from a file if a path is configured, otherwise the configured password.
+
+    As in ZooKeeper, white space around a password in a file is removed.
 
     Raises:
         TlsError: The file cannot be read.
@@ -112,7 +114,7 @@ def _password(configured: str | None, path: str | None) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise TlsError(f"cannot read the password in {path}: {_why(error)}") from None
+        raise TlsError(f"cannot read the password in {path}: {_error_text(error)}") from None
 
 
 def _load_key_store(tls_context: ssl.SSLContext, settings: TlsSettings) -> bytes:
@@ -121,28 +123,28 @@ def _load_key_store(tls_context: ssl.SSLContext, settings: TlsSettings) -> bytes
     Raises:
         TlsError: The files cannot be used.
     """
-    path, password = settings.key_store, _password(settings.key_store_password, settings.key_store_password_path)
+    path, password = settings.key_store, _read_password(settings.key_store_password, settings.key_store_password_path)
     kind = store_type(path, settings.key_store_type)
     try:
         if kind == "PEM":
-            # The function keeps OpenSSL from prompting for a missing password at the terminal.
+            # A function, because OpenSSL would prompt for a missing password at the terminal.
             tls_context.load_cert_chain(path, settings.key, password=lambda: password or "")
             return Path(path).read_bytes()
         is_jks = kind == "JKS" and _is_jks(path)
         chain, key = _read_jks_key(path, password) if is_jks else _read_pkcs12_key(path, password)
         _load_pem(tls_context, chain, key)
         return chain
-    except _unusable() as error:
+    except _file_errors() as error:
         problem = pem_problem(path, settings.key, "--tls-key") if kind == "PEM" else None
         files = f"{path}, {settings.key}" if settings.key else path
-        raise TlsError(f"cannot use {files} for TLS: {problem or _why(error)}") from None
+        raise TlsError(f"cannot use {files} for TLS: {problem or _error_text(error)}") from None
 
 
 def _load_pem(tls_context: ssl.SSLContext, chain: bytes, key: Any) -> None:
     """Load a certificate chain and a key.
 
-    OpenSSL reads them only from files. So they are written to a temporary file that other users cannot read, and the
-    key is encrypted under a random password.
+    OpenSSL reads both only from files. They are therefore written to a temporary file that other users cannot read,
+    with the key encrypted under a random password.
     """
     from cryptography.hazmat.primitives import serialization
 
@@ -171,17 +173,17 @@ def _load_trust_store(tls_context: ssl.SSLContext, path: str, configured: str | 
         certificates = _read_jks_trust(path, password) if is_jks else _read_pkcs12_trust(path, password)
         for certificate in certificates:
             tls_context.load_verify_locations(cadata=certificate)
-    except _unusable() as error:
-        problem = "no CA certificate in PEM format" if kind == "PEM" else _why(error)
+    except _file_errors() as error:
+        problem = "no CA certificate in PEM format" if kind == "PEM" else _error_text(error)
         if isinstance(error, FileNotFoundError | PermissionError):
-            problem = _why(error)
+            problem = _error_text(error)
         raise TlsError(f"cannot use {path} for TLS: {problem}") from None
     if not certificates:
         raise TlsError(f"cannot use {path} for TLS: no CA certificate in the trust store")
 
 
-def _unusable() -> tuple[type[Exception], ...]:
-    """Return the exceptions for unusable files. SSLError is an OSError, but cryptography raises its own exception."""
+def _file_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that unusable files cause. The exception of cryptography is included if it is installed."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
     except ImportError:
@@ -189,14 +191,14 @@ def _unusable() -> tuple[type[Exception], ...]:
     return OSError, ValueError, UnsupportedAlgorithm
 
 
-def _why(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return lower_first(getattr(error, "strerror", None) or str(error))
 
 
 # --- Java key stores ---
 
 
-_JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # of a JKS and of a JCEKS store
+_JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # the first bytes of JKS and JCEKS stores
 
 
 def _is_jks(path: str) -> bool:
@@ -256,9 +258,9 @@ def _read_pkcs12_key(path: str, password: str | None) -> tuple[bytes, Any]:
     if store.key is None or store.cert is None:
         raise TlsError(f"cannot use {path} for TLS: the key store contains no key with a certificate")
     certificates = [entry.certificate for entry in store.additional_certs]
-    chain = _chain(store.cert.certificate, certificates)
+    chain = _build_chain(store.cert.certificate, certificates)
     others = [certificate for certificate in certificates if certificate not in chain]
-    if others:  # the library returns only one key of the store
+    if others:  # these may belong to more keys, but the library returns only one
         raise TlsError(f"cannot use {path} for TLS: expected one key, but the store seems to have {1 + len(others)}")
     return b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in chain), store.key
 
@@ -269,13 +271,13 @@ def _read_pkcs12_trust(path: str, password: str | None) -> list[bytes]:
     store = _open_pkcs12(path, password)
     trusted = [entry.certificate for entry in store.additional_certs]
     if store.cert is not None:  # as in Java, an entry with a key makes only its own certificate trusted
-        chain = _chain(store.cert.certificate, trusted)
+        chain = _build_chain(store.cert.certificate, trusted)
         trusted = [store.cert.certificate, *(certificate for certificate in trusted if certificate not in chain)]
     return [certificate.public_bytes(serialization.Encoding.DER) for certificate in trusted]
 
 
-def _chain(certificate: Any, others: list[Any]) -> list[Any]:
-    """Return a certificate followed by the certificates that sign it, in order."""
+def _build_chain(certificate: Any, others: list[Any]) -> list[Any]:
+    """Return a certificate, followed by its issuer, the issuer's issuer and so on, as far as *others* contains them."""
     chain = [certificate]
     while issuers := [other for other in others if other.subject == chain[-1].issuer and other not in chain]:
         chain.append(issuers[0])
@@ -297,7 +299,7 @@ def openssl_name(suite: str) -> str:
     return name.replace("_", "-")
 
 
-def _restrict(tls_context: ssl.SSLContext, settings: TlsSettings) -> None:
+def _restrict_cipher_suites(tls_context: ssl.SSLContext, settings: TlsSettings) -> None:
     """Enable only the configured cipher suites.
 
     Python cannot choose among the three suites of TLS 1.3. Either all of them are enabled, or TLS 1.3 is disabled.
@@ -329,14 +331,14 @@ def _restrict(tls_context: ssl.SSLContext, settings: TlsSettings) -> None:
     tls_context.set_ciphers(":".join(old))
 
 
-# --- the listening socket ---
+# --- listening sockets ---
 
 
 class SecureAcceptor:
-    """Listens for TLS connections.
+    """The acceptor of TLS connections.
 
-    A connection is counted when it is accepted, because the handshake may take ten seconds. The limit per host then
-    includes sockets that send nothing. asyncio's server reports a connection only after its handshake.
+    A connection is counted when it is accepted, because the handshake may take ten seconds, and the limit per host must
+    include sockets that send nothing. asyncio's own server would report a connection only after its handshake.
 
     Args:
         connections: The connections of the server. Accepted connections are added to them.
@@ -395,7 +397,7 @@ class SecureAcceptor:
             accepted, address = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
-        except OSError as error:  # no descriptor is left, so connections wait in the backlog for a second
+        except OSError as error:  # usually no descriptor is left; connections wait in the backlog for a second
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._connections.warn_of_descriptors()
             else:
@@ -445,11 +447,11 @@ class SecureAcceptor:
         engine = self._connections.engine
         try:
             name = subject(certificate)
-        except ValueError:  # the certificate is valid, but the client gets no identity from an unreadable name
+        except ValueError:  # OpenSSL accepts the certificate, but an unreadable name gives no identity
             engine.warnings.warn("certificate", "cannot read the name in the certificate of %s", client.host)
             return
         if name:  # without this check, all certificates without a name would identify the same client
-            certificate_login(engine, client, name)
+            log_in_by_certificate(engine, client, name)
 
     async def close(self) -> None:
         """Stop listening, and cancel the handshakes in progress."""

@@ -1,4 +1,4 @@
-"""The TLS settings, separate from :mod:`zoolet.server.net.tls`, whose import takes 10 ms."""
+"""The TLS settings. They are not part of :mod:`zoolet.server.net.tls`, because importing that module takes 10 ms."""
 
 from __future__ import annotations
 

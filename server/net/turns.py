@@ -1,9 +1,9 @@
-"""Turns: one thread serves many connections fairly.
+"""The turns of connections: one thread serves many connections fairly.
 
 A connection gets five milliseconds per turn. Its remaining requests wait in a queue, which gets five milliseconds in
 each iteration of the event loop. Once the server has been busy for five milliseconds without a pause, only connections
-with short turns are served as they are read, and the others are queued. So a client with few requests is answered soon,
-regardless of the number of clients with many requests. Light queued requests are served before the others.
+with short turns are served as soon as they are read, and all others are queued. A client with few requests is therefore
+answered quickly, regardless of the number of clients with many requests. Light queued requests are served first.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 TURN: Final = 0.005
 """Time in seconds for serving one connection before the others get their turn."""
 BUSY: Final = 0.005
-"""Seconds without a pause before connections with long turns are queued."""
+"""Seconds of work without a pause after which connections with long turns are queued."""
 PAUSE: Final = 0.0001
-"""Seconds without work that count as a pause, longer than an idle iteration of the event loop."""
+"""Minimum number of seconds without work that count as a pause. An idle iteration of the event loop is shorter."""
 SECONDS_PER_BYTE: Final = 2e-9
 """Time in seconds for sending a byte: 2 ms per MB, because fresh memory is copied into the kernel."""
 
@@ -39,10 +39,10 @@ class TurnQueue:
         busy_until: Time of the last answer, in seconds of ``perf_counter``.
         was_long: Whether a turn has exceeded its length since the sockets were last polled. The queue then waits until
             they are polled again, because two long turns without a poll in between would delay light requests.
-        batches_left: Number of batches of requests until the next sampled batch; below 0 without sampling.
+        batches_left: Number of batches of requests until the next sampled batch; negative if no batches are sampled.
     """
 
-    _now = staticmethod(time.perf_counter)  # not a name of the module, which freezegun would replace in a test
+    _now = staticmethod(time.perf_counter)  # an attribute, because freezegun replaces names of modules in tests
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float = TURN) -> None:
         self._loop = loop
@@ -53,11 +53,13 @@ class TurnQueue:
         self.was_long = False
         self.batches_left = -1
         self._scheduled = False
-        self._round_ends = 0.0  # end of the queue's time in this iteration
+        self._round_ends = 0.0  # time when the queue must stop in this iteration
 
     def enqueue(self, connection: ServerProtocol, *, is_light: bool = False) -> None:
-        """Queue a connection for its next turn. All queued connections share one turn in each iteration of the event
-        loop. At least one connection with a light request is served, and one of the others unless a turn was long.
+        """Queue a connection for its next turn.
+
+        All queued connections share the time of one turn in each iteration of the event loop. In each iteration, at
+        least one connection with a light request is served, and one of the others unless a turn was long.
         """
         if is_light and connection not in self.queued:
             self.light[connection] = None

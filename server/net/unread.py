@@ -1,8 +1,8 @@
 """The bytes that wait for peers that do not read.
 
 If their total exceeds ``max_unread_bytes_total``, the peers with the most bytes are disconnected. A single peer may
-exceed it: a reply is at most as large as a node or a list of children, and no more replies are sent before the peer
-reads.
+exceed this limit: a reply is at most as large as a node or a list of children, and the peer must read it before the
+next reply is sent.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class UnreadBytes:
-    """Counts the bytes that wait for all peers that do not read.
+    """The counts of the bytes that wait for peers that do not read.
 
     Args:
         engine: The engine, for its settings, metrics and warnings.
 
     Attributes:
-        by_connection: The number of bytes that wait for each such peer, from the last count.
-        total: Their sum. It may be too high, because a peer may have read since the last count, but never too low.
+        by_connection: The number of bytes that waited for each such peer at its last count.
+        total: The sum of these numbers. It may be too high, because peers read after their count, but never too low.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -43,7 +43,7 @@ class UnreadBytes:
         self.total = sum(self.by_connection.values())
         while self.total > limit and len(self.by_connection) > 1:
             worst = max(self.by_connection, key=self.by_connection.__getitem__)
-            self._engine.metrics.refuse("unread_of_all")
+            self._engine.metrics.count_refusal("unread_of_all")
             self._engine.warnings.warn(
                 "unread_of_all",
                 "disconnecting %s with the most unread bytes: %d of %d of all clients (zoolet.maxUnreadBytesTotal)",

@@ -1,11 +1,11 @@
-"""Make a consistent copy of a data directory, even while its server is running.
+"""Consistent copies of data directories, even while a server is using them.
 
 All files are opened before they are copied, because a server may delete them at any time: first the newest usable
-snapshot, then the logs that it needs. The snapshot got its name only when the transactions that it may contain were
-logged. So the logs that exist then contain these and all acknowledged transactions. The copies of the logs are
-truncated after their last complete transactions, because the server may have been writing.
+snapshot, then the logs that it needs. A server names a snapshot only after it has logged all transactions that the
+snapshot may contain. The logs that exist afterwards therefore contain these and all acknowledged transactions. The
+copies of the logs are truncated after their last complete transactions, because the server may have been writing.
 
-The name of the copy is ``version-2.part`` until it is checked and on the disk. All commands refuse that name.
+Until the copy is checked and on the disk, its name is ``version-2.part``, which all commands refuse.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .directory import DataDir, Remainder
 from .disk import Disk
 from .errors import StorageError
 from .lock import note_unclean_end, read_note
-from .recovery import Recovered, recover
+from .recovery import RecoveryResult, recover
 from .txnlog import Log
 
-TRIES: Final = 100
+OPEN_ATTEMPTS: Final = 100
 """Number of attempts to open files while the server deletes them."""
 
 
@@ -66,7 +66,7 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
         )
     if source.folder.resolve() in (target.resolve(), *target.resolve().parents):
         raise StorageError("", f"target directory {target} is inside {source.folder}; choose a different one")
-    layout.check_new(target)
+    layout.check_creatable(target)
     if target.exists() and any(target.iterdir()):
         raise StorageError("", f"target directory {target} is not empty")
     was_there = target.exists()
@@ -97,10 +97,18 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
     return Backup(recovered.zxid, engine.tree.reported_size, len(files), size, left_out)
 
 
-def _copy_usable(path: Path, folder: Path, log_path: Path | None) -> tuple[Engine, Recovered, int]:
-    """Copy the newest usable snapshot and its logs; return the state, and the number of bytes that were left out."""
+def _copy_usable(path: Path, folder: Path, log_path: Path | None) -> tuple[Engine, RecoveryResult, int]:
+    """Copy the newest usable snapshot and its logs.
+
+    Returns:
+        The engine with the state of the copy, the result of the recovery, and the number of bytes that were not copied.
+
+    Raises:
+        StorageError: No snapshot can be used, or the server deletes files faster than they can be opened.
+        OSError: A file cannot be read or written.
+    """
     problem: StorageError | None = None
-    for _ in range(TRIES):
+    for _ in range(OPEN_ATTEMPTS):
         for zxid, snapshot in DataDir.find(path, log_path).snapshots.items():
             try:
                 left_out = _copy_files(snapshot, zxid, path, folder, log_path)
@@ -122,7 +130,7 @@ def _copy_usable(path: Path, folder: Path, log_path: Path | None) -> tuple[Engin
 
 
 def _copy_files(snapshot: Path, zxid: int, path: Path, folder: Path, log_path: Path | None) -> int:
-    """Copy a snapshot and the logs after it; return the number of bytes that were left out.
+    """Copy a snapshot and the logs after it. Return the number of bytes that were not copied.
 
     Raises:
         FileNotFoundError: The server has deleted a file.
@@ -139,7 +147,7 @@ def _copy_files(snapshot: Path, zxid: int, path: Path, folder: Path, log_path: P
 
 
 def _truncate_log(path: Path, known: int) -> int:
-    """Truncate a log after its last complete transaction; return the number of removed bytes, without trailing zeros.
+    """Truncate a log after its last complete transaction. Return the number of removed bytes, without trailing zeros.
 
     Raises:
         StorageError: The log is damaged.
@@ -148,7 +156,7 @@ def _truncate_log(path: Path, known: int) -> int:
     for _ in log.zxids():
         continue
     left_out = log.tail_size()
-    Remainder(path, log.end, 0).cut_off(Disk())
+    Remainder(path, log.end, 0).truncate_log(Disk())
     return left_out
 
 

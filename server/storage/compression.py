@@ -1,12 +1,12 @@
-"""Read snapshots that ZooKeeper has compressed.
+"""The decompression of snapshots that ZooKeeper has compressed.
 
 ::
 
     .gz       a gzip stream
     .snappy   "\\x82SNAPPY\\0", int version, int compatible version, then blocks: int length, compressed bytes
 
-A compressed block of snappy starts with the size of its content, as a varint. Then it contains elements: literal bytes,
-or a copy of earlier output, given by its distance.
+A compressed block of snappy starts with the size of its content, as a varint. Each of the following elements is either
+a sequence of literal bytes, or a copy of earlier output at a distance.
 
 Source: SnapStream; SnappyOutputStream of snappy-java; format_description.txt of snappy.
 """
@@ -23,12 +23,12 @@ from typing import BinaryIO, Final
 from .errors import StorageError
 
 SUFFIXES: Final = ("", ".gz", ".snappy")
-"""The suffixes of snapshots."""
+"""The suffixes that the name of a snapshot file may have."""
 PIECE: Final = 1 << 20
 """Maximum number of bytes that are read in one step."""
-SNAPPY: Final = b"\x82SNAPPY\0" + bytes((0, 0, 0, 1)) * 2
-"""The header of snappy-java."""
-MAX_BLOCK: Final = 1 << 20
+SNAPPY_HEADER: Final = b"\x82SNAPPY\0" + bytes((0, 0, 0, 1)) * 2
+"""The header of a snappy stream as snappy-java writes it: the magic number and two versions."""
+MAX_BLOCK_BYTES: Final = 1 << 20
 """Maximum size of a snappy block after decompression, in bytes. ZooKeeper's blocks have 32 KiB."""
 
 
@@ -41,7 +41,7 @@ def pieces(path: Path) -> Iterator[bytes]:
     """
     if path.suffix == ".snappy":
         with path.open("rb") as file:
-            yield from _snappy(file, str(path))
+            yield from _read_snappy(file, str(path))
         return
     try:
         # The file is read in pieces, because a buffered reader allocates the requested size even for a small file.
@@ -52,23 +52,23 @@ def pieces(path: Path) -> Iterator[bytes]:
         raise StorageError(str(path), f"the gzip stream is damaged: {error}") from None
 
 
-def _snappy(file: BinaryIO, where: str) -> Iterator[bytes]:
+def _read_snappy(file: BinaryIO, where: str) -> Iterator[bytes]:
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    if file.read(len(SNAPPY)) != SNAPPY:
+    if file.read(len(SNAPPY_HEADER)) != SNAPPY_HEADER:
         raise StorageError(where, "the snappy stream is damaged: the file does not start with a header of snappy-java")
     while prefix := file.read(4):
         at, length = file.tell(), int.from_bytes(prefix)
         try:
             if len(prefix) < 4 or length > size - at:
                 raise ValueError("unexpected end of file")
-            yield _block(file.read(length))
+            yield _decompress_block(file.read(length))
         except (ValueError, IndexError) as error:
             raise StorageError(where, f"the snappy stream is damaged in the block at byte {at}: {error}") from None
 
 
-def _block(data: bytes) -> bytes:
-    """Return the content of a snappy block.
+def _decompress_block(data: bytes) -> bytes:
+    """Decompress one snappy block.
 
     Raises:
         ValueError: The block is damaged.
@@ -78,7 +78,7 @@ def _block(data: bytes) -> bytes:
     while True:
         size |= (data[at] & 0x7F) << 7 * at
         at += 1
-        if size > MAX_BLOCK or at > 5:
+        if size > MAX_BLOCK_BYTES or at > 5:
             raise ValueError("invalid size")
         if data[at - 1] < 0x80:
             break

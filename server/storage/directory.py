@@ -1,4 +1,4 @@
-"""Read the files of a data directory, and remove or rename files at a restart or in a purge.
+"""The files of a data directory: finding and reading them, and renaming or removing them at a restart or in a purge.
 
 ::
 
@@ -27,30 +27,30 @@ from . import snapshot as snapshots
 from .compression import SUFFIXES, pieces
 from .disk import Disk
 from .errors import StorageError
-from .layout import LOCK, PRIVATE, SUBFOLDER, choose_log_path, folder_in, unused_path, write_file
+from .layout import LOCK, PRIVATE, SUBFOLDER, choose_log_path, find_folder, unused_path, write_file
 from .lock import read_note
 from .snapshot import Snapshot
 from .txnlog import Log, LogEntry
 
 Progress = Callable[[str, int, int], None]
-"""Receives progress: the kind of items, the number done, and the total number (0 if it is unknown)."""
+"""A function that receives progress: the kind of items, the number done, and the total number (0 if it is unknown)."""
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """Ignore progress."""
+    """Do nothing. This is the default for parameters of type :data:`Progress`."""
 
 
 NEW_EPOCH: Final = -2
-"""The xid of the transaction that starts a new epoch when the last writes may be lost. Its session is the last zxid of
-the old epoch.
+"""The xid of the transaction that starts a new epoch, because the last writes may be lost. In its field for the session
+id, this transaction contains the last zxid of the old epoch.
 """
-EPOCHS: Final = ("acceptedEpoch", "currentEpoch")
-"""The files where a member of an ensemble notes its epoch. It does not start if its snapshots or logs are of a later
-epoch.
+EPOCH_FILES: Final = ("acceptedEpoch", "currentEpoch")
+"""The files in which a member of an ensemble notes its epoch. A member does not start if its snapshots or logs have a
+later epoch.
 """
-MAX_TRIED: Final = 100
+MAX_TRIED_SNAPSHOTS: Final = 100
 """Number of snapshots that are tried, from the newest to the oldest."""
-MAX_UNPACKED: Final = 1 << 34
+MAX_UNPACKED_BYTES: Final = 1 << 34
 """The maximum size of a snapshot after decompression, in bytes."""
 NO_SNAPSHOT: Final = (
     "found a log but no snapshot, so earlier transactions may be missing; if the logs are complete, as ZooKeeper 3.4 "
@@ -76,11 +76,11 @@ class Remainder:
         """Return an unused path for a file that keeps the bytes."""
         return unused_path(self.log.with_name(f"{PRIVATE}remainder-{self.log.name}-at-{self.at}"))
 
-    def cut_off(self, disk: Disk) -> None:
-        """Truncate the log at that position, and sync it.
+    def truncate_log(self, disk: Disk) -> None:
+        """Truncate the log after its valid part, and sync it, so the removed bytes cannot reappear.
 
-        The bytes cannot reappear after this. Unless all of them are zero, they are kept in a separate file. The sync
-        is necessary because the transactions that were read may not be on the disk yet.
+        The removed bytes are kept in a separate file, unless all of them are zero. The sync is necessary because the
+        transactions in the valid part may not be on the disk yet.
         """
         log, at = self.log, self.at
         if self.size:
@@ -97,13 +97,13 @@ class Remainder:
 
 
 class _UnloggedError(StorageError):
-    """A snapshot has seen, or may have seen, transactions that are not in the logs.
+    """A snapshot contains, or may contain, effects of transactions that are not in the logs.
 
     Args:
         where: The file of the snapshot.
         reason: Description of the missing transactions.
         snapshot: The snapshot.
-        is_certain: Whether a node proves that the snapshot has seen such a transaction.
+        is_certain: Whether a node proves that the snapshot contains such effects.
     """
 
     def __init__(self, where: str, reason: str, snapshot: Snapshot, *, is_certain: bool) -> None:
@@ -126,11 +126,11 @@ class DataDir:
         notes: Descriptions of damage that costs no transaction.
         rejected: The unusable snapshots.
         remainder: The bytes after the valid part of the last log; None if no log was read.
-        seen: The last zxid that the selected snapshot may have seen.
+        seen: The last zxid whose transaction may have left effects in the selected snapshot.
         is_live: Whether a server is writing the last log. An incomplete end is then not a problem.
         trusts_empty: Whether logs without a snapshot contain all transactions.
         stopped_at: The last zxid of the previous server, if it stopped cleanly; 0 if it is unknown.
-        cuts: The positions where reading a log stops, by its path, if that is before the end of the file.
+        cuts: The end of the part that is read, by path, for each log that is not read completely.
     """
 
     path: Path
@@ -160,9 +160,9 @@ class DataDir:
             StorageError: A directory does not exist, is not a directory, contains data of a different version, or
                 contains files that belong in the other directory.
         """
-        folder = folder_in(Path(path))
+        folder = find_folder(Path(path))
         log_path = choose_log_path(folder.parent if folder.name == SUBFOLDER else folder, log_path)
-        directory = cls.within(folder, folder if log_path is None else folder_in(Path(log_path)), Path(path))
+        directory = cls.within(folder, folder if log_path is None else find_folder(Path(log_path)), Path(path))
         directory.stopped_at = read_note(folder, "zxid")
         return directory
 
@@ -182,7 +182,8 @@ class DataDir:
         files, logs = sorted(folder.iterdir()), sorted(log_folder.iterdir())
         found: dict[int, Path] = {}
         for zxid, file in _named_files(files, "snapshot", SUFFIXES):
-            if zxid not in found or not snapshots.has_seal(found[zxid]):  # a file may also exist in a compressed form
+            # A snapshot may exist in several forms. The first file with a valid seal is used.
+            if zxid not in found or not snapshots.has_seal(found[zxid]):
                 found[zxid] = file
         if log_folder != folder:
             for _, wrong in _named_files(files, "log", ("",)):
@@ -197,30 +198,34 @@ class DataDir:
         return cls(path or folder, folder, log_folder, newest_first, dict(sorted(_named_files(logs, "log", ("",)))))
 
     def highest_zxid(self) -> int:
-        """Return the highest zxid in the name of a file; 0 without files."""
+        """Return the highest zxid in the name of a file, or 0 without files."""
         return max((*self.snapshots, *self.logs), default=0)
 
     def snapshot(self, progress: Progress = no_progress) -> Snapshot | None:
-        """Return the newest usable snapshot; None if the logs start from an empty tree, or without files.
+        """Return the newest usable snapshot, and record the unusable ones in :attr:`problems` and :attr:`rejected`.
 
-        A snapshot is usable if it is valid, and the logs contain all transactions that it has seen. It was taken while
-        the tree changed: without these logs, the server would serve parts of transactions. There are two exceptions,
-        which are noted as problems:
+        A snapshot is usable if it is valid, and if the logs contain all transactions whose effects it contains. It was
+        taken while the tree changed: without these logs, the server would serve parts of transactions. There are two
+        exceptions, which are recorded as problems:
 
-        - If the logs end before the zxid of the snapshot, for example because it was copied without them, no better
-          state exists, and it is used.
-        - A snapshot that may have seen more, without a proof, is used if all others are unusable.
+        - If the logs end before the zxid of the snapshot, for example because the snapshot was copied without the logs,
+          it is used, because no better state exists.
+        - If a snapshot may contain effects of later transactions, but no node proves it, the snapshot is used if all
+          others are unusable.
 
-        An incomplete snapshot of zxid 0 is not needed, because the tree was empty then.
+        An incomplete snapshot of zxid 0 is not needed, because the tree was empty at that zxid.
+
+        Returns:
+            The snapshot; None if the logs start from an empty tree, or without files.
 
         Raises:
             StorageError: The directory contains files, but no usable snapshot. :meth:`entries` finds damaged logs.
         """
         may_have_seen: tuple[Path, Snapshot] | None = None
-        for zxid, path in list(self.snapshots.items())[:MAX_TRIED]:
+        for zxid, path in list(self.snapshots.items())[:MAX_TRIED_SNAPSHOTS]:
             try:
                 snapshot = snapshots.parse(read(path), zxid, str(path), progress)
-                self._check_logged(path, snapshot)
+                self._check_logs_reach(path, snapshot)
                 self.seen = snapshot.newest_change()
                 return snapshot
             except StorageError as error:
@@ -233,7 +238,7 @@ class DataDir:
             self.seen = may_have_seen[1].newest_change()
             return may_have_seen[1]
         if 0 in self.snapshots and snapshots.is_truncated(self.snapshots[0]):
-            self.rejected.remove(self.snapshots[0])  # until a new snapshot is written, it stands for the empty tree
+            self.rejected.remove(self.snapshots[0])  # it stays until a new snapshot is written
             self.notes.append(self.problems.pop())
             return None
         if self.snapshots:
@@ -242,9 +247,9 @@ class DataDir:
             raise StorageError(str(self.path), NO_SNAPSHOT)
         return None
 
-    def _check_logged(self, path: Path, snapshot: Snapshot) -> None:
+    def _check_logs_reach(self, path: Path, snapshot: Snapshot) -> None:
         newest = snapshot.newest_change()
-        if newest <= snapshot.zxid or newest <= (last := self._last_logged(snapshot.zxid)):
+        if newest <= snapshot.zxid or newest <= (last := self._last_logged_zxid(snapshot.zxid)):
             return
         contained = f"the snapshot may contain parts of transactions up to {hexadecimal(newest)}"
         reason = f"{contained}, but the logs end with {hexadecimal(last)}"
@@ -253,10 +258,10 @@ class DataDir:
         else:
             raise _UnloggedError(str(path), reason, snapshot, is_certain=snapshot.has_seen(last))
 
-    def _last_logged(self, known: int) -> int:
-        """Return the zxid of the last valid transaction in the logs; 0 for none."""
+    def _last_logged_zxid(self, known: int) -> int:
+        """Return the zxid of the last valid transaction in the logs, or 0 if there is none."""
         logs = (self._open(path, known) for path in reversed(self.logs.values()))
-        return next((zxid for log in logs if (zxid := _last_valid(log))), 0)
+        return next((zxid for log in logs if (zxid := _last_valid_zxid(log))), 0)
 
     def _open(self, path: Path, known: int) -> Log:
         return Log.open(path, known, self.cuts.get(path))
@@ -267,7 +272,7 @@ class DataDir:
         return [path for start, path in self.logs.items() if start >= first]
 
     def entries(self, after: int) -> Iterator[LogEntry]:
-        """Yield the transactions after a zxid, in order. Store the rest of the last log in :attr:`remainder`.
+        """Yield the transactions after a zxid, in order. Set :attr:`remainder` to the invalid end of the last log.
 
         Raises:
             StorageError: A log is damaged, or transactions are missing between two logs.
@@ -289,7 +294,7 @@ class DataDir:
                         missing = f"the transactions up to {hexadecimal(self.seen)} are missing"
                         reason = f"{missing}, but the snapshot contains parts"
                         raise StorageError(str(path), f"{reason}; {cut}" if cut else reason)
-                    if is_first:  # a whole log may be missing; within a log, ZooKeeper 3.8 skips zxids
+                    if is_first:  # the previous log may be missing; gaps within a log are normal in ZooKeeper 3.8
                         _check_follows(path, after, entry, cut)
                     after, is_first = zxid, False
                     yield entry
@@ -302,7 +307,7 @@ class DataDir:
                 self.problems.append(cut)
 
     def check_complete(self, last: int) -> None:
-        """Check that the files contain everything up to the clean shutdown of the previous server.
+        """Check that the files contain all transactions up to the clean shutdown of the previous server.
 
         Args:
             last: The last zxid in the files.
@@ -317,23 +322,20 @@ class DataDir:
             raise StorageError(str(self.path), f"{reason}: a log is missing; {hint}")
 
     def set_aside(self, disk: Disk) -> None:
-        """Rename the unusable snapshots, so that no server combines them with transactions that are logged later."""
+        """Rename the unusable snapshots. Otherwise a server could combine them with transactions of later logs."""
         for path in self.rejected:
             disk.rename(path, unused_path(path.with_name(f"{PRIVATE}unusable-{path.name}")))
             disk.sync_folder(path.parent)
 
     def begin_epoch(self, epoch: int, disk: Disk) -> None:
-        """Write an epoch to the files where a member of an ensemble notes its own, if they exist.
-
-        ``acceptedEpoch`` is written first.
-        """
-        for name in EPOCHS:
+        """Write an epoch to those of the files in :data:`EPOCH_FILES` that exist, ``acceptedEpoch`` first."""
+        for name in EPOCH_FILES:
             path = self.folder / name
             if path.is_file():
                 write_file(disk, path, b"%d" % epoch)
 
     def purge(self, retained: int, known: Container[Path], disk: Disk) -> list[Path]:
-        """Delete all but the newest valid snapshots, and the logs that only older snapshots need.
+        """Keep the newest *retained* valid snapshots. Delete all older snapshots, and the logs that only those need.
 
         Delete nothing if the directory has fewer than *retained* valid snapshots.
 
@@ -366,7 +368,7 @@ def _check_follows(path: Path, last: int, entry: LogEntry, cut: str) -> None:
         path: The log.
         last: The zxid of the previous transaction.
         entry: The first transaction of the log.
-        cut: The problem at the end of an earlier log; empty for none.
+        cut: The problem at the end of an earlier log; empty if there is none.
 
     Raises:
         StorageError: Transactions are missing, so the log would be applied to the wrong state.
@@ -376,15 +378,15 @@ def _check_follows(path: Path, last: int, entry: LogEntry, cut: str) -> None:
     if header.type == ERROR and header.cxid == NEW_EPOCH:
         before = header.clientId
         follows = before == last
-    else:  # in an epoch that a leader has started, zxids count from 1
+    else:  # the transaction may be the first of an epoch that a leader started: zxids of an epoch count from 1
         follows = before in (last, header.zxid >> 32 << 32)
     if not follows:
         reason = f"the transactions {hexadecimal(last + 1)} to {hexadecimal(before)} before this log are missing"
         raise StorageError(str(path), f"{reason}; {cut}" if cut else reason)
 
 
-def _last_valid(log: Log) -> int | None:
-    """Return the zxid of the last transaction of a log, or of the last one before damage; None if there is none."""
+def _last_valid_zxid(log: Log) -> int | None:
+    """Return the zxid of the last transaction before the end of a log or before damage, or None if there is none."""
     last: int | None = None
     with suppress(StorageError):
         for zxid in log.zxids():
@@ -393,7 +395,11 @@ def _last_valid(log: Log) -> int | None:
 
 
 def _check_zxid(path: Path, zxid: int) -> None:
-    """Raise a StorageError for a zxid that is too high."""
+    """Check that a zxid is not above the maximum.
+
+    Raises:
+        StorageError: The zxid is too high.
+    """
     if zxid > MAX_ZXID:
         raise StorageError(str(path), f"zxid {hexadecimal(zxid)} is too high; the maximum is {hexadecimal(MAX_ZXID)}")
 
@@ -420,9 +426,9 @@ def read(path: Path) -> bytes:
     try:
         for piece in pieces(path):
             if not data.tell() and not piece.startswith(snapshots.MAGIC):
-                raise StorageError(str(path), snapshots.NO_SNAPSHOT)  # a small file may decompress to gigabytes
-            if data.write(piece) and data.tell() > MAX_UNPACKED:
-                raise StorageError(str(path), f"the decompressed snapshot is larger than {MAX_UNPACKED} bytes")
+                raise StorageError(str(path), snapshots.NO_SNAPSHOT)  # the rest could decompress to gigabytes
+            if data.write(piece) and data.tell() > MAX_UNPACKED_BYTES:
+                raise StorageError(str(path), f"the decompressed snapshot is larger than {MAX_UNPACKED_BYTES} bytes")
     except MemoryError:
         raise StorageError(str(path), "the snapshot does not fit into memory") from None
     return data.getvalue()  # getvalue() returns the buffer without a copy

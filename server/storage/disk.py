@@ -1,7 +1,7 @@
-"""File operations that must survive a crash. Each operation returns when it is complete, or raises OSError.
+"""File operations whose results survive a crash. Each operation returns when it is complete, or raises OSError.
 
-They are methods, so that a test can record them and compute the possible states after a power failure. The executor and
-the clock also belong to the class, so that a test can run the operations in virtual time.
+The operations are methods, because tests record them and compute the possible states after a power failure. The
+executor and the clock also belong to the class, because tests run the operations in virtual time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ class Disk:
     """File operations. New files are readable by their owner only."""
 
     def executor(self, name: str) -> Executor:
-        """Return an executor with a single thread of this name. It runs operations one after the other."""
+        """Return an executor with a single thread, which runs operations in order.
+
+        Args:
+            name: The prefix of the thread's name.
+        """
         return ThreadPoolExecutor(1, name)
 
     def now(self) -> float:
@@ -44,7 +48,7 @@ class Disk:
             view, offset = view[written:], offset + written
 
     def reserve(self, descriptor: int, offset: int, size: int) -> None:
-        """Reserve space, which reads as zeros. Do nothing if the file system does not support this.
+        """Reserve space at an offset, filled with zeros. Do nothing if the file system cannot reserve space.
 
         The free space is checked first, because some file systems fill the disk before they report a lack of space.
 
@@ -64,14 +68,14 @@ class Disk:
                 raise
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Truncate a file."""
+        """Truncate a file to *size* bytes."""
         os.ftruncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
         """Wait until everything written to a file is safe from a power failure."""
         getattr(os, "fdatasync", os.fsync)(descriptor)
 
-    def is_at(self, descriptor: int, path: Path) -> bool:
+    def has_path(self, descriptor: int, path: Path) -> bool:
         """Return whether a path refers to the file of a descriptor."""
         try:
             there = os.stat(path)
@@ -89,7 +93,7 @@ class Disk:
         os.replace(source, target)
 
     def remove(self, path: Path) -> None:
-        """Remove a file."""
+        """Remove a file, unless it is already missing."""
         path.unlink(missing_ok=True)
 
     def sync_folder(self, path: Path) -> None:

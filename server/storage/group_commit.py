@@ -1,12 +1,14 @@
-"""Group commit: write the changes of each turn from the journal to the log, and hold output that may show them::
+"""The group commit, which writes the changes of each turn to the log, and holds the output that may show them.
+
+::
 
     turn --journal--> commit --bytes--> log, sync --output--> sockets
 
 While one commit is being synced, the next turns run. Their transactions and output form the next commit, so a single
-sync covers everything that arrived during the previous one. No output overtakes the transactions that it may show, be
-it a reply, an event or the read of a different client. (For a failing log, see below.) With ``interval`` and ``never``,
-the bytes are passed to the operating system before the output is sent, and output waits for a sync only at the change
-from one log to the next.
+sync covers everything that arrived during the previous one. Unless the log is failing, no output (reply, event or read
+of a different client) overtakes the transactions that it may show. With ``interval`` and ``never``, the bytes are
+passed to the operating system before the output is sent, and output waits for a sync only at the change from one log to
+the next.
 
 States of the log::
 
@@ -71,7 +73,7 @@ STOP_SECONDS: Final = 3.0
 
 @dataclass
 class Commit:
-    """Transactions that are being logged, and the output that waits for them."""
+    """A commit in progress: transactions that are being logged, and the output that waits for them."""
 
     entries: list[Applied]
     data: bytes
@@ -92,9 +94,9 @@ class GroupCommit:
         journal: The transactions that the engine has applied since the last commit.
         logged_zxid: The zxid of the last logged transaction.
         doubtful_zxid: The zxid of the last acknowledged transaction that a power failure may destroy, because a sync of
-            its log failed. A snapshot that contains it makes it safe; 0 for none.
-        on_committed: Called after each commit with the number of transactions and the number of bytes.
-        on_log_unusable: Called when a sync has failed, so that only a snapshot and a new log help.
+            its log failed; 0 if there is none. The transaction is safe again once a snapshot contains it.
+        on_committed: A function that is called after each commit, with the number of transactions and of bytes.
+        on_log_unusable: A function that is called after a failed sync, when a snapshot and a new log are needed.
     """
 
     def __init__(self, engine: Engine, folder: Path, settings: StorageSettings, disk: Disk) -> None:
@@ -114,7 +116,7 @@ class GroupCommit:
         self._next: LogFile | None = self._new_log()  # the next log file, created before the disk can become full
         self._log_thread = disk.executor("zoolet-log")
         self._closing = self._has_stopped = False
-        self._is_certain = True  # whether no sync has failed during shutdown
+        self._all_synced = True  # False after a failed sync or close during shutdown
         self._waiting: dict[ConnectionOutput, None] = {}  # connections with output for the next commit
         self._paused: dict[ConnectionOutput, None] = {}
         self._committing: Commit | None = None
@@ -127,13 +129,13 @@ class GroupCommit:
         self._reserve_timer: asyncio.TimerHandle | None = None
         self._drained = asyncio.Event()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # callers that wait until a zxid is logged
-        self._retiring: asyncio.Future[asyncio.Future[None] | None] | None = None  # set while a caller wants a new log
+        self._retiring: asyncio.Future[asyncio.Future[None] | None] | None = None  # set during start_new_log()
         self._check_space()  # the disk may already be full
 
     # --- output ---
 
     def paused(self) -> list[ConnectionOutput]:
-        """Return the connections that the server is not reading at present. Their sessions must not expire."""
+        """Return the connections whose sockets are not read, because of the log. Their sessions must not expire."""
         return list(self._paused)
 
     def hold(self, output: ConnectionOutput) -> bool:
@@ -142,7 +144,7 @@ class GroupCommit:
             return False
         if output in self._waiting:
             if self._committing is not None and output not in self._paused:
-                self._paused[output] = None  # the connection is two commits ahead, so limit its requests
+                self._paused[output] = None  # the connection has output for two commits, so stop its requests
                 output.pause()
             return True
         if self._failing and not self._must_wait(output):
@@ -167,7 +169,7 @@ class GroupCommit:
         return output.session_id in unlogged or any(held is output for held, _, _ in commit.outputs)
 
     def forget(self, output: ConnectionOutput) -> None:
-        """Forget a closed connection."""
+        """Forget a connection that was closed, and its waiting output."""
         self._waiting.pop(output, None)
         self._paused.pop(output, None)
 
@@ -195,28 +197,34 @@ class GroupCommit:
         commit = self._committing
         assert commit is not None
         if not commit.entries:
-            self._committed(None)
+            self._finish_commit(None)
         elif self._waits or self._failing or (log := self._log) is None or log.has_failed or log.is_full:
-            # The first commit of a log must follow the close of the previous log.
+            # In the log's thread, which syncs, and starts a new log only after the previous one is closed.
             future = self._log_thread.submit(self._append, commit, sync=self._waits or self._failing)
-            future.add_done_callback(self._in_loop(self._committed))
+            future.add_done_callback(self._in_loop(self._finish_commit))
         else:
             try:
                 log.append(commit.entries[0][2], commit.data)
             except (OSError, MemoryError) as error:
-                self._committed(error)
+                self._finish_commit(error)
             else:
-                self._committed(None)
+                self._finish_commit(None)
 
     def _append(self, commit: Commit, *, sync: bool) -> None:
-        """Write a commit to the log, or to a new log if the current one is unusable. This runs in the log's thread."""
+        """Write a commit to the log, or to a new log if the current one is full or has failed.
+
+        This runs in the log's thread.
+
+        Raises:
+            OSError: The commit cannot be written or synced.
+        """
         log = self._log
         if log is not None and log.has_failed:
             self._log = None
             log.abandon()
         elif log is not None and log.is_full:
             log.sync()
-            self._log = None  # a failed close does no harm, because only zeros follow the transactions
+            self._log = None  # before the close, which may fail: the log is synced, and only zeros follow its end
             log.close()
         if (log := self._log) is None:
             log, self._next = self._next or self._new_log(), None
@@ -237,18 +245,18 @@ class GroupCommit:
 
         return done
 
-    def _committed(self, error: BaseException | None) -> None:
+    def _finish_commit(self, error: BaseException | None) -> None:
         commit = self._committing
         assert commit is not None
         if error is not None:
             self._fail(error)
             return
         self._committing = None
-        self._retire()
+        self._close_for_new_log()
         if commit.entries:
             self.logged_zxid = commit.entries[-1][2]
-            if self.journal.heard is not None:
-                self.journal.heard(commit.data)
+            if self.journal.on_logged is not None:
+                self.journal.on_logged(commit.data)
             summaries, count = self._engine.metrics.summaries, len(commit.entries)
             summaries["sync_processor_batch_size"].observe(count)
             summaries["updatelatency"].observe((perf_counter() - commit.began) * 1000, count)
@@ -262,7 +270,7 @@ class GroupCommit:
         self._check_space()
         for output, data, closing in commit.outputs:
             output.send_output(data, closing, output not in self._waiting)
-        if not self._closing:  # a closing server receives nothing more
+        if not self._closing:  # a closing server reads no more requests
             paused, self._paused = self._paused, {}
             for output in paused:
                 output.resume()
@@ -276,7 +284,7 @@ class GroupCommit:
     def _fail(self, error: BaseException) -> None:
         self._failing = True
         if self._log is not None and self._log.has_failed:
-            self._note_doubt()
+            self._set_doubtful()
         if str(error) != self._failure:
             self._failure = str(error)
             _log.error("refusing writes: cannot write the log: %s; retrying every second", error)
@@ -290,10 +298,10 @@ class GroupCommit:
         if not self._has_stopped:
             self._write_timer = self._loop.call_later(RETRY, self._write)
 
-    def _note_doubt(self) -> None:
-        """Note that the content of the current log may not be on the disk.
+    def _set_doubtful(self) -> None:
+        """Set :attr:`doubtful_zxid`, because the content of the current log may not be on the disk.
 
-        With ``always``, this changes nothing, because the content was not acknowledged.
+        With ``always``, do nothing, because the content was not acknowledged.
         """
         if not self._waits and self.doubtful_zxid < self.logged_zxid:
             self.doubtful_zxid = self.logged_zxid
@@ -328,7 +336,7 @@ class GroupCommit:
         if (refusal, self._failing) != (self._engine.refusal, self._engine.frozen):
             self._engine.refuse_writes(refusal, frozen=self._failing)
 
-    # --- syncing each second ---
+    # --- syncing with "interval" ---
 
     def _sync_soon(self) -> None:
         self._unsynced = True
@@ -341,18 +349,18 @@ class GroupCommit:
         if log is not None and self._unsynced:
             self._unsynced = False
             future = self._log_thread.submit(log.sync)
-            future.add_done_callback(self._in_loop(self._synced))
+            future.add_done_callback(self._in_loop(self._handle_sync_result))
 
-    def _synced(self, error: BaseException | None) -> None:
+    def _handle_sync_result(self, error: BaseException | None) -> None:
         if error is not None and self._closing:
-            self._is_certain = False
+            self._all_synced = False
         elif error is not None:
             _log.error("could not sync the log; writing a snapshot instead: %s", error)
-            self._note_doubt()
+            self._set_doubtful()
 
-    # --- for snapshots ---
+    # --- changing to a new log, for snapshots ---
 
-    async def begin_another_log(self) -> None:
+    async def start_new_log(self) -> None:
         """Close the log between two commits. The next commit starts a new log.
 
         Raises:
@@ -361,32 +369,32 @@ class GroupCommit:
         if self._next is None:
             await self._in_log_thread(self._prepare_log)
         if (log := self._log) is not None and not self._waits:
-            try:  # a sync before the close, so that commits do not wait long for the close
+            try:  # sync now, because commits must wait while the log is closed
                 await self._in_log_thread(log.sync)
             except OSError as error:
-                self._synced(error)
+                self._handle_sync_result(error)
         if self._has_stopped:
             raise OSError("the server is stopping")
         self._retiring = retired = self._loop.create_future()
         if self._committing is None:
-            self._retire()
+            self._close_for_new_log()
         closing = await retired
         if closing is not None:
             try:
                 await closing
-            except OSError as error:  # nothing is lost once the snapshot is complete, because it includes this log
+            except OSError as error:  # the snapshot will contain all transactions of this log
                 _log.error("could not sync the log before closing it: %s", error)
-                self._note_doubt()
+                self._set_doubtful()
 
-    def _retire(self) -> None:
-        """Detach and close the log between two commits, if a new log is wanted."""
+    def _close_for_new_log(self) -> None:
+        """Detach the log, and start to close it, if a caller of :meth:`start_new_log` waits for this."""
         if self._retiring is not None:
             log, self._log = self._log, None
             retiring, self._retiring = self._retiring, None
             retiring.set_result(None if log is None else self._loop.run_in_executor(self._log_thread, log.close))
 
     def _prepare_log(self) -> None:
-        """Create the next log while the current one keeps its reserved space.
+        """Create the file of the next log, before the reserved space of the current log is released.
 
         Raises:
             OSError: The disk has no space for a new log.
@@ -397,7 +405,7 @@ class GroupCommit:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._next = log
 
-    async def on_disk(self, after: int, zxid: int) -> None:
+    async def wait_until_on_disk(self, after: int, zxid: int) -> None:
         """Wait until the transactions after zxid *after*, up to *zxid*, are safe from a power failure.
 
         Raises:
@@ -413,7 +421,7 @@ class GroupCommit:
             try:
                 await self._in_log_thread(log.sync)
             except OSError as error:
-                self._synced(error)
+                self._handle_sync_result(error)
                 raise
         if self.doubtful_zxid > after:
             raise OSError(f"the required transactions up to {hexadecimal(self.doubtful_zxid)} may not be on the disk")
@@ -427,7 +435,7 @@ class GroupCommit:
     async def _in_log_thread(self, function: Callable[[], None]) -> None:
         await self._loop.run_in_executor(self._log_thread, function)
 
-    # --- the end ---
+    # --- stopping ---
 
     async def drain(self) -> None:
         """Wait until all applied transactions are in the log, and the output that waited for them is sent."""
@@ -461,15 +469,19 @@ class GroupCommit:
         return lost
 
     async def close_logs(self) -> bool:
-        """Close the files after the pending operations of their thread. Return whether the whole log is on the disk."""
+        """Close the files, after all pending operations in the log's thread.
+
+        Returns:
+            Whether all logged transactions are on the disk.
+        """
         await self._in_log_thread(self._close_logs)
         self._log_thread.shutdown()
-        return self._is_certain
+        return self._all_synced
 
     def _close_logs(self) -> None:
         for log in filter(None, (self._log, self._next)):
             try:
                 log.close()
             except OSError as error:
-                self._is_certain = False
+                self._all_synced = False
                 _log.error("could not close the log in %s: %s", self._folder, error)

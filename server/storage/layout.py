@@ -1,4 +1,4 @@
-"""The layout of a data directory: names of files, creation, and the note of a separate log directory."""
+"""The layout of a data directory: the names of its files, its creation, and the note with the path of separate logs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .errors import NoDirectoryError, StorageError
 SUBFOLDER: Final = "version-2"
 """The folder of the files in a data directory."""
 INCOMPLETE: Final = f"{SUBFOLDER}.part"
-"""The name of that folder in a backup that is not complete."""
+"""The name of :data:`SUBFOLDER` in a backup that is not complete."""
 LOCK: Final = "zoolet.lock"
 LOGS: Final = "zoolet.logs"
-"""Contains the path of the logs, if they are in a separate directory."""
+"""The note with the path of the logs, if they are in a separate directory."""
 KEY: Final = "zoolet.key"
 """The file with the key for session passwords. Clients need their password to resume a session."""
 PRIVATE: Final = "zoolet-"
@@ -24,7 +24,7 @@ PRIVATE: Final = "zoolet-"
 MOVED: Final = f"if the logs were moved, delete {LOGS}"
 
 
-def check_new(path: Path) -> None:
+def check_creatable(path: Path) -> None:
     """Check that a directory without data can become a data directory. It may contain other files.
 
     Raises:
@@ -67,7 +67,7 @@ def write_file(disk: Disk, path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def unused_path(path: Path) -> Path:
-    """Return a path, with a number if a file of that name exists."""
+    """Return a path that does not exist yet: *path*, or *path* with a number at its end."""
     number, free = 1, path
     while free.exists():
         number += 1
@@ -81,15 +81,15 @@ def remove_leftovers(folder: Path, disk: Disk) -> None:
         disk.remove(path)
 
 
-def remember_logs(path: Path, log_path: Path, disk: Disk) -> None:
-    """Note the path of the logs in a data directory, so that a server cannot start without them."""
+def write_log_note(path: Path, log_path: Path, disk: Disk) -> None:
+    """Note the path of the logs in the data directory. A later server does not start without these logs."""
     note = path / LOGS
     if not note.exists():
         write_file(disk, note, f"{log_path.resolve()}\n".encode())
 
 
-def noted_logs(path: Path) -> Path | None:
-    """Return the noted path of the logs of a data directory, or None without a note.
+def read_log_note(path: Path) -> Path | None:
+    """Return the path of the logs that a data directory notes, or None if it contains no note.
 
     Raises:
         StorageError: The noted directory does not exist or contains no logs.
@@ -107,19 +107,19 @@ def noted_logs(path: Path) -> Path | None:
 
 
 def choose_log_path(path: Path, log_path: str | Path | None) -> str | Path | None:
-    """Return the path of the logs: the noted path, or without a note *log_path*.
+    """Return the path of the logs: the path in the note of the data directory, or *log_path* if there is no note.
 
     Raises:
         StorageError: The note contains a different path.
     """
-    noted = noted_logs(path)
+    noted = read_log_note(path)
     if noted is not None and log_path is not None and Path(log_path).resolve() != noted:
         raise StorageError(str(path), f"{LOGS} names {noted} as the log directory, not {log_path}; {MOVED}")
     return log_path if noted is None else noted
 
 
-def folder_in(path: Path) -> Path:
-    """Return the folder that contains the files of a data directory.
+def find_folder(path: Path) -> Path:
+    """Return the folder that contains the files of a data directory: ``version-2``, or the directory itself.
 
     Raises:
         StorageError: *path* does not exist or is not a directory, or contains data of a different version.

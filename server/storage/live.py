@@ -1,8 +1,8 @@
-"""Take a snapshot of a server that keeps serving requests.
+"""Snapshots of a server that keeps serving requests.
 
-Like ZooKeeper, the server takes it incrementally while the tree changes. All changes after its zxid are in the log, and
-applying them again leads to the same state. Nodes that are younger than the snapshot are left out, because the log
-creates them.
+Like ZooKeeper, the server takes a snapshot incrementally, while the tree changes. All changes after the zxid of the
+snapshot are in the log, and applying them again leads to the same state. The snapshot omits nodes that were created
+after its zxid, because replaying the log creates them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from .snapshot import Snapshot, StoredNode
 
 
 def snapshot_tables(engine: Engine) -> Snapshot:
-    """Return a snapshot of the current state of an engine, without its nodes."""
+    """Return a snapshot with the zxid, the sessions and the ACL lists of an engine, but without nodes.
+
+    The ACL list with the highest key grants nothing. It is for nodes whose list is set after this call.
+    """
     acls = engine.acls.lists()
     acls[max(acls, default=0) + 1] = NOBODY
     sessions = {session.id: session.timeout_ms for session in engine.sessions.alive.values()}
@@ -25,7 +28,7 @@ def snapshot_tables(engine: Engine) -> Snapshot:
 
 
 def snapshot_nodes(tree: Tree, tables: Snapshot) -> Iterator[StoredNode]:
-    """Yield the nodes that are not younger than a snapshot, parents first. The tree may change during the iteration.
+    """Yield the nodes that existed at the zxid of a snapshot, parents first. The tree may change during the iteration.
 
     Args:
         tree: The tree.

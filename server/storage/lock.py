@@ -1,4 +1,4 @@
-"""The lock of a data directory."""
+"""The lock of a data directory, and the notes in its file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .errors import StorageError
 from .layout import LOCK, SUBFOLDER
 
 LOCK_SIZE: Final = 128
-TRIES: Final = 10
+LOCK_ATTEMPTS: Final = 10
 """Number of attempts to acquire the lock, in a tenth of a second."""
-_FACT: Final = re.compile(r"(pid|zxid|session) (\d{1,19})")
+_NOTE_PATTERN: Final = re.compile(r"(pid|zxid|session) (\d{1,19})")
 
 
 class DirectoryLock:
     """The lock of a directory, held by one server at a time, and its file with the notes of the last server.
 
-    The lock is released when the process exits. It locks the folder, not the file, so deleting the file does not help.
+    The lock is released when the process exits. It is a lock on the folder, so deleting the file does not release it.
 
     The file contains these lines, padded with spaces to :data:`LOCK_SIZE` bytes:
 
@@ -38,7 +38,7 @@ class DirectoryLock:
     Attributes:
         was_clean: Whether the previous server stopped cleanly, or the directory is new.
         zxid: The last zxid of the previous server; 0 if it is unknown.
-        session_id: The highest session id that the previous server noted; 0 for none.
+        session_id: The highest session id that the previous server noted; 0 if there is no note.
 
     Raises:
         StorageError: Another server holds the lock.
@@ -54,21 +54,21 @@ class DirectoryLock:
         try:
             self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
             is_free = self._acquire()
-            self._before = os.read(self._descriptor, 200)  # read only now, because another server may have stopped
-            facts: dict[str, str] = dict(_FACT.findall(self._before.decode(errors="replace")))
+            self._before = os.read(self._descriptor, 200)  # after _acquire(), which may wait for a server to stop
+            facts: dict[str, str] = dict(_NOTE_PATTERN.findall(self._before.decode(errors="replace")))
             if not is_free:
                 where, owner = str(path).removesuffix(f"/{SUBFOLDER}"), facts.get("pid", "unknown")
                 raise StorageError(where, f"a server (process {owner}) is using this directory")
             self.was_clean = self._is_new or ("zxid" in facts and "pid" not in facts)
             self.zxid, self.session_id = int(facts.get("zxid", 0)), int(facts.get("session", 0))
-            # Without this note, the last shutdown would look clean after a crash.
+            # Otherwise, after a crash of this server, the notes would still show a clean shutdown.
             self._note(b"zxid %d\n" % self.zxid if self.zxid else b"", self.session_id)
         except BaseException:
             self.release()
             raise
 
     def note_session(self, session_id: int) -> None:
-        """Note the highest session id that was assigned, safe from a power failure. The server keeps running.
+        """Write and sync a note of the highest session id that was assigned, while the server is running.
 
         Raises:
             OSError: The note may not be on the disk.
@@ -80,7 +80,7 @@ class DirectoryLock:
         self._disk.sync(self._descriptor)
 
     def _acquire(self) -> bool:
-        for _ in range(TRIES):  # is_locked() may hold the lock for a moment
+        for _ in range(LOCK_ATTEMPTS):  # is_locked() may hold the lock for a moment
             with suppress(BlockingIOError):
                 fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return True
@@ -92,7 +92,7 @@ class DirectoryLock:
         self._write(b"zxid %d\nsession %d\n" % (zxid, session_id))
 
     def undo(self) -> None:
-        """Release the directory, and restore the previous content of the file."""
+        """Release the directory, and restore the previous content of the file, or remove the file if it was new."""
         if self._is_new:
             self._path.unlink(missing_ok=True)
         else:
@@ -110,7 +110,11 @@ class DirectoryLock:
 
 
 def is_locked(folder: Path) -> bool:
-    """Return whether a server is using a directory."""
+    """Return whether a server is using a directory.
+
+    Raises:
+        OSError: The directory cannot be opened.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -122,7 +126,7 @@ def is_locked(folder: Path) -> bool:
 
 
 def read_note(folder: Path, fact: str) -> int:
-    """Return a number from the notes in a directory, even if it is in use; 0 for none.
+    """Return a number from the notes in a directory, or 0 if it is not noted. The directory may be in use.
 
     Args:
         folder: The directory.
@@ -132,12 +136,13 @@ def read_note(folder: Path, fact: str) -> int:
         text = (folder / LOCK).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
-    return int(dict(_FACT.findall(text)).get(fact, 0))
+    return int(dict(_NOTE_PATTERN.findall(text)).get(fact, 0))
 
 
 def note_unclean_end(folder: Path, session_id: int) -> None:
-    """Note in a copy that its server did not stop cleanly. The next server starts a new epoch, which never reuses a
-    zxid.
+    """Note in a copy that its server did not stop cleanly.
+
+    A server that uses the copy then starts a new epoch, so it never reuses a zxid.
     """
     data = b"pid 0\nsession %d\n" % session_id
     descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)

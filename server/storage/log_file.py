@@ -1,8 +1,8 @@
-"""Write one transaction log: reserve space, append batches, sync.
+"""A transaction log that is being written.
 
 The file gets its name with its first transaction, after its header is on the disk, so a log is never empty: ZooKeeper
-3.8.0 does not start with an empty log. Space is reserved in advance. So the file does not grow with each transaction,
-which makes a sync twice as fast, and a full disk is noticed while there is still space for applied transactions.
+3.8.0 does not start with an empty log. Space is reserved in advance. This makes a sync twice as fast, because the file
+does not grow with each transaction. Also, a full disk is noticed while there is still space for applied transactions.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Final
 from . import txnlog
 from .disk import Disk
 
-RESERVE: Final = 4
-"""More space is reserved when less than the preallocated size divided by this number is left."""
+RESERVE_DIVISOR: Final = 4
+"""Divisor of the preallocated size: more space is reserved when less than this fraction of the size is left."""
 
 
 class LogFile:
-    """A new log, without a name at first.
+    """A new log, which gets its final name with its first transaction.
 
     Args:
         folder: The folder of the file.
         disk: The file operations.
-        preallocated: Number of bytes to reserve in one step; 0 for none.
-        on_synced: Called after each sync with its duration in seconds, in the thread of the sync.
+        preallocated: Number of bytes to reserve in one step; 0 to reserve none.
+        on_synced: A function that is called after each sync, in the same thread, with the duration in seconds.
 
     Attributes:
         path: The path of the file.
@@ -71,7 +71,7 @@ class LogFile:
         self._check_usable()
         if not self._is_name_synced:
             self._begin(first_zxid)
-        self._check_in_place()
+        self._check_not_removed()
         try:
             self._disk.write(self._descriptor, data, self._size)
         except OSError as error:
@@ -79,7 +79,7 @@ class LogFile:
             raise
         self._size += len(data)
         self._has_entries = True
-        if self._preallocated and self._reserved - self._size < self._preallocated // RESERVE:
+        if self._preallocated and self._reserved - self._size < self._preallocated // RESERVE_DIVISOR:
             self.try_reserve()
 
     def _begin(self, first_zxid: int) -> None:
@@ -94,13 +94,16 @@ class LogFile:
         self._disk.sync_folder(self.path.parent)
         self._is_name_synced = True
 
-    def _check_in_place(self) -> None:
+    def _check_not_removed(self) -> None:
         """Check that the file still exists at its path, because writes to a deleted file would be lost."""
-        if not self._disk.is_at(self._descriptor, self.path):
+        if not self._disk.has_path(self._descriptor, self.path):
             raise OSError(errno.ENOENT, "the log file has been removed", str(self.path))
 
     def try_reserve(self) -> None:
-        """Reserve more space, and set :attr:`is_short`. If the maximum file size is too small, do not reserve any."""
+        """Reserve more space, and set :attr:`is_short`.
+
+        If the maximum file size is too small for the space, an empty log stops reserving, and any other log is full.
+        """
         start = max(self._reserved, self._size)
         try:
             self._disk.reserve(self._descriptor, start, self._preallocated)
@@ -121,7 +124,7 @@ class LogFile:
         """Wait until everything appended is safe from a power failure.
 
         Raises:
-            OSError: The sync failed, now or earlier. The log cannot be used any longer.
+            OSError: This or an earlier sync failed. The log can no longer be used.
         """
         self._check_usable()
         try:
@@ -137,7 +140,11 @@ class LogFile:
             raise OSError(errno.EIO, "an earlier sync of the log failed", str(self.path))
 
     def close(self) -> None:
-        """Release the unused space, and close the file. Remove the file if it has no name."""
+        """Release the unused space, sync and close the file. Remove the file if it contains no transactions.
+
+        Raises:
+            OSError: The file cannot be truncated or synced.
+        """
         try:
             if self._is_named:
                 self._disk.truncate(self._descriptor, self._size)

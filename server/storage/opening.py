@@ -1,4 +1,4 @@
-"""Open a data directory for a server: lock it, recover the state, and write what the server needs at startup."""
+"""The opening of a data directory for a server: locking, recovery, and the files that a server needs at its start."""
 
 from __future__ import annotations
 
@@ -55,11 +55,12 @@ class OpenDirectory:
         self._store: Store | None = None
         self._recovered: Engine | None = None
         self._has_replayed = False  # whether the recovery replayed transactions or found problems
-        self._is_changed = False  # whether files were changed; then the notes of the last server no longer apply
-        noted = layout.noted_logs(paths[0])  # the notes are read before anything is created in the place of the logs
+        self._is_changed = False  # whether files were changed, so the old notes are outdated
+        # Read before directories are created, because one of them may replace an unmounted directory with the logs.
+        noted = layout.read_log_note(paths[0])
         new = [path for path in paths if not (path / layout.SUBFOLDER).is_dir()]
         for path in new:
-            layout.check_new(path)
+            layout.check_creatable(path)
         try:
             for path in paths:
                 if path in new:
@@ -70,7 +71,8 @@ class OpenDirectory:
                 self._locks.append(DirectoryLock(noted / layout.SUBFOLDER, self.disk))
             self.directory = DataDir.find(paths[0], self._log_path)
             self.directory.trusts_empty = settings.trust_empty
-            self.directory.stopped_at = self._locks[0].zxid  # the lock has replaced the note
+            # From the lock, which replaced the notes before find() read them.
+            self.directory.stopped_at = self._locks[0].zxid
         except BaseException:
             self.release()
             raise
@@ -90,7 +92,7 @@ class OpenDirectory:
         self._locks.clear()
 
     def recover(self, engine: Engine, progress: Progress | None = None) -> None:
-        """Load the state of the directory into a new engine, and write what a server needs at startup.
+        """Load the state of the directory into a new engine, repair its files, and write the files that a server needs.
 
         Raises:
             StorageError: The files are damaged or inconsistent. Nothing was changed.
@@ -108,11 +110,11 @@ class OpenDirectory:
             hint = f"to list the transactions that a repair would discard, run: {dry_run}"
             raise StorageError(error.where, f"{error.reason}; {hint}") from None
         engine.sessions.skip_id(self._locks[0].session_id)
-        self._use_passwords(engine)
+        self._set_password_key(engine)
         self._is_changed = True
         directory.set_aside(disk)
         if directory.remainder is not None:
-            directory.remainder.cut_off(disk)  # before a new log, because a torn end before a later log is damage
+            directory.remainder.truncate_log(disk)  # before a new log follows, which would make the torn end an error
         layout.remove_leftovers(directory.folder, disk)
         layout.remove_leftovers(directory.log_folder, disk)
         for problem in recovered.problems:
@@ -120,8 +122,8 @@ class OpenDirectory:
         for note in directory.notes:
             _log.warning("%s", note)
         if self._log_path is not None:
-            disk.sync_folder(directory.log_folder)  # sync the name of the lock file, which marks the log folder
-            layout.remember_logs(directory.path, self._log_path, disk)
+            disk.sync_folder(directory.log_folder)  # before the note, which requires the lock file in this folder
+            layout.write_log_note(directory.path, self._log_path, disk)
         if recovered.snapshot_zxid is None:
             self._write_first_snapshot(engine)
         if is_new:
@@ -161,7 +163,7 @@ class OpenDirectory:
 
     @property
     def running(self) -> Store | None:
-        """The store of the server; None before :meth:`store` is called."""
+        """The store of the server; None until :meth:`store` is called."""
         return self._store
 
     def past(
@@ -176,7 +178,7 @@ class OpenDirectory:
         return past(DataDir.find(self.directory.path, self._log_path), path, session_id, before, limit, matches)
 
     def configuration(self) -> dict[str, object]:
-        """Return the entries of the four-letter command ``conf`` for the directory. Sizes are in bytes."""
+        """Return the paths of the directories and their sizes in bytes, for the four-letter command ``conf``."""
         facts: dict[str, object] = {}
         for name, size, folder in (
             ("dataDir", "dataDirSize", self.directory.folder),
@@ -187,14 +189,16 @@ class OpenDirectory:
         return facts
 
     def last_snapshot(self) -> tuple[int, int] | None:
-        """Return the zxid of the newest snapshot and the time of its file, in seconds since the epoch; None if none."""
+        """Return the zxid of the newest snapshot and the time of its file in seconds since the epoch, or None."""
         for zxid, path in DataDir.find(self.directory.path, self._log_path).snapshots.items():
-            with suppress(FileNotFoundError):  # the snapshot may just have been purged
+            with suppress(FileNotFoundError):  # a purge may have removed the snapshot since find()
                 return zxid, int(path.stat().st_mtime)
         return None
 
-    def _use_passwords(self, engine: Engine) -> None:
-        """Compute the same session passwords as earlier servers, so that clients can resume their sessions.
+    def _set_password_key(self, engine: Engine) -> None:
+        """Set the key for session passwords, and create its file if necessary. Without a key, use ZooKeeper's formula.
+
+        Earlier servers of the directory used the same key, so clients can resume their sessions.
 
         Raises:
             StorageError: The file does not contain a key.
@@ -218,7 +222,7 @@ class OpenDirectory:
         layout.write_file(self.disk, path, b"".join(snapshots.encode(live.take_snapshot(engine))))
 
     def _begin_epoch(self, engine: Engine) -> None:
-        """Continue with the zxids of a new epoch, so that no zxid is used twice if writes were lost.
+        """Start a new epoch of zxids, because writes may have been lost, and their zxids must not be used again.
 
         The epoch is recorded in a synced log. A gap within the old epoch is not possible, because ZooKeeper 3.9 rejects
         it.

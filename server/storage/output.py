@@ -11,7 +11,7 @@ class ConnectionOutput(Protocol):
 
     @property
     def session_id(self) -> int:
-        """The session of the connection; 0 if it has none."""
+        """The id of the connection's session; 0 if it has none."""
         ...
 
     def pop_output(self) -> tuple[bytes, bool]:
@@ -19,15 +19,21 @@ class ConnectionOutput(Protocol):
         ...
 
     def send_output(self, data: bytes, closing: bool, last: bool) -> None:
-        """Send bytes that have waited; *last* means that no more are waiting. Do nothing on a closed connection."""
+        """Send bytes that have waited. Do nothing on a closed connection.
+
+        Args:
+            data: The bytes.
+            closing: Whether to close the connection after the bytes.
+            last: Whether no more output of the connection is waiting.
+        """
         ...
 
     def pause(self) -> None:
-        """Receive nothing more until :meth:`resume`."""
+        """Stop reading requests until :meth:`resume`."""
         ...
 
     def resume(self) -> None:
-        """Receive again. This is called only after :meth:`pause`."""
+        """Start reading requests again, after :meth:`pause`."""
         ...
 
 
@@ -39,7 +45,7 @@ class TransactionLog(Protocol):
         ...
 
     def forget(self, output: ConnectionOutput) -> None:
-        """Forget a closed connection."""
+        """Forget a connection that was closed, and its waiting output."""
         ...
 
     def commit_soon(self) -> None:
@@ -47,7 +53,7 @@ class TransactionLog(Protocol):
         ...
 
     def paused(self) -> Sequence[ConnectionOutput]:
-        """Return the connections that the server is not reading, because too much of their output waits."""
+        """Return the connections that the server is not reading, because too much of their output waits for the log."""
         ...
 
     def snapshot_soon(self) -> object:

@@ -1,4 +1,4 @@
-"""Read the history of a node or session from the logs of a data directory, the last transaction first."""
+"""The history of a node or session, from the logs of a data directory."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from ..core.journal import Transaction, changes_of
+from ..core.journal import Transaction, node_changes
 from .directory import DataDir
 from .errors import StorageError
 from .txnlog import Log
 
 MAX_BYTES: Final = 16 << 20
-"""The approximate number of bytes that the transactions of one answer may use in memory."""
+"""Approximate maximum size in bytes of the transactions of one answer, in memory."""
 CHANGE_BYTES: Final = 200
-"""The approximate number of bytes of a change in addition to its path."""
+"""Approximate size of a change in bytes, without its path."""
 
 
 def past(
@@ -36,7 +36,7 @@ def past(
         session_id: Return only transactions of this session; None for all sessions.
         before: Return only transactions with a lower zxid; 0 for all.
         limit: The maximum number of transactions. Fewer are returned if they would use more than :data:`MAX_BYTES`.
-        matches: A function that returns whether a transaction is wanted.
+        matches: A function that returns whether to return a transaction.
 
     Raises:
         OSError: A log cannot be read.
@@ -52,17 +52,17 @@ def past(
                 header = entry.header
                 if (before and header.zxid >= before) or session_id not in (None, header.clientId):
                     continue
-                changes = changes_of(entry.records)
+                changes = node_changes(entry.records)
                 if entry.records and (path is None or any(each[1] == path for each in changes)):
                     transaction = header.clientId, header.cxid, header.zxid, header.time, header.type, changes
                     if not matches(transaction):
                         continue
                     here.append(transaction)
-                    kept += _bytes(here[-1])
+                    kept += _size_in_memory(here[-1])
                     is_full |= kept > MAX_BYTES
                     while here and (len(found) + len(here) > (1 if kept > MAX_BYTES else limit)):
-                        kept -= _bytes(here.popleft())
-        except (StorageError, FileNotFoundError):  # transactions before damage are shown, and a purged log is skipped
+                        kept -= _size_in_memory(here.popleft())
+        except (StorageError, FileNotFoundError):  # keep the transactions before damage, and skip a purged log
             pass
         found += reversed(here)
         if len(found) >= limit or is_full:
@@ -70,5 +70,5 @@ def past(
     return found
 
 
-def _bytes(transaction: Transaction) -> int:
+def _size_in_memory(transaction: Transaction) -> int:
     return sum(CHANGE_BYTES + len(path) for _, path, _ in transaction[5])

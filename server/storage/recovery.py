@@ -1,4 +1,4 @@
-"""Recover the state of a server from the newest valid snapshot in a data directory, and the later transactions in logs.
+"""The recovery of a server's state from the newest usable snapshot in a data directory, and the logs after it.
 
 Source: FileTxnSnapLog.restore, processTransaction.
 """
@@ -18,17 +18,17 @@ from ..core.node import restored_node
 from ..core.ops.tolerant import apply_tolerantly
 from .directory import DataDir, Progress, no_progress
 from .errors import StorageError
-from .snapshot import REPORT_EVERY, Snapshot, acl_with_key
+from .snapshot import REPORT_EVERY, Snapshot, find_acl
 from .txnlog import LogEntry
 
 
 @dataclass
-class Recovered:
+class RecoveryResult:
     """The result of a recovery.
 
     Args:
         zxid: The last zxid.
-        snapshot_zxid: The zxid of the snapshot; None without a snapshot.
+        snapshot_zxid: The zxid of the snapshot; None if no snapshot was used.
         transactions: Number of transactions that were applied from logs.
         problems: Descriptions of the snapshots and transactions that were not used.
     """
@@ -41,14 +41,14 @@ class Recovered:
 
 def recover(
     engine: Engine, path: str | Path | DataDir, *, lenient: bool = False, progress: Progress = no_progress
-) -> Recovered:
+) -> RecoveryResult:
     """Load the state of a data directory into a new engine. Nothing is written.
 
     Args:
         engine: The engine.
         path: The directory, or its files.
-        lenient: Accept a directory without data, and load nothing.
-        progress: Receives the progress.
+        lenient: Whether to accept a directory without data. Nothing is loaded from it.
+        progress: A function that receives the progress.
 
     Raises:
         StorageError: The directory, a snapshot or a log is damaged or otherwise unusable.
@@ -58,7 +58,7 @@ def recover(
     if not lenient and not directory.snapshots and not directory.logs:
         raise StorageError("", f"no snapshots or transaction logs in {directory.path}")
     now, monotonic_ms = engine.now, engine.monotonic_ms
-    with _without_collection():
+    with _gc_disabled():
         snapshot = directory.snapshot(progress)
         if snapshot is not None:
             _load(engine, snapshot, progress)
@@ -74,17 +74,17 @@ def recover(
                 progress("transactions", transactions, 0)
     directory.check_complete(0 if snapshot is None and not directory.logs else engine.zxid)
     engine.set_time(now, monotonic_ms)
-    _finish(engine)
+    _clean_up(engine)
     snapshot_zxid = None if snapshot is None else snapshot.zxid
-    return Recovered(engine.zxid, snapshot_zxid, transactions, directory.problems)
+    return RecoveryResult(engine.zxid, snapshot_zxid, transactions, directory.problems)
 
 
 def replace(engine: Engine, snapshot: Snapshot) -> None:
     """Replace the state of a running engine with the state in a snapshot, and disconnect all clients."""
     engine.clear()
-    with _without_collection():
+    with _gc_disabled():
         _load(engine, snapshot, no_progress)
-    _finish(engine)
+    _clean_up(engine)
 
 
 def load_tree(engine: Engine, snapshot: Snapshot) -> None:
@@ -92,13 +92,14 @@ def load_tree(engine: Engine, snapshot: Snapshot) -> None:
     zxid = engine.zxid
     engine.clear_tree()
     _load_nodes(engine, snapshot, no_progress)
-    _finish(engine)
+    _clean_up(engine)
     engine.zxid = zxid
 
 
-def _finish(engine: Engine) -> None:
-    """Delete the ephemeral nodes of missing sessions, with any nodes below them from malformed files. Then recount the
-    usage of all quotas.
+def _clean_up(engine: Engine) -> None:
+    """Delete the ephemeral nodes of sessions that do not exist, and recount the usage of all quotas.
+
+    In malformed files, an ephemeral node may have children. They are deleted with the node.
     """
     tree = engine.tree
     for owner in [owner for owner in tree.ephemerals if owner not in engine.sessions.alive]:
@@ -111,9 +112,10 @@ def _finish(engine: Engine) -> None:
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
-    """Disable the garbage collector in the block: loading creates no garbage, and a search of a million nodes takes
-    seconds.
+def _gc_disabled() -> Iterator[None]:
+    """Disable the garbage collector in the block.
+
+    Loading creates no garbage, and each collection would traverse a million nodes, which takes seconds.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -136,7 +138,7 @@ def _load_nodes(engine: Engine, snapshot: Snapshot, progress: Progress) -> None:
     for number, stored in enumerate(snapshot.nodes):
         if not number % REPORT_EVERY:
             progress("nodes", number, len(snapshot.nodes))
-        acl = engine.acls.intern(acl_with_key(snapshot, stored.acl))
+        acl = engine.acls.intern(find_acl(snapshot, stored.acl))
         engine.tree.place(stored.path or "/", restored_node(stored.data, acl, *stored[3:]))
 
 

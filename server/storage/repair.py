@@ -1,6 +1,6 @@
-"""Repair a data directory with damaged logs: set aside the damaged transaction and all later ones, delete nothing.
+"""The repair of a data directory with damaged logs. It sets aside the damaged transaction and all later transactions.
 
-A transaction that a snapshot contains is not needed in a log, so only damage after the newest usable snapshot matters.
+Nothing is deleted. Only damage after the newest usable snapshot matters, because earlier transactions are not needed.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ...protocol.hexadecimal import hexadecimal
-from ..core.journal import changes_of
+from ..core.journal import node_changes
 from ..core.state import MAX_ZXID
 from .directory import DataDir, Remainder
 from .disk import Disk
 from .errors import StorageError
-from .layout import LOCK, PRIVATE, SUBFOLDER, folder_in, unused_path
+from .layout import LOCK, PRIVATE, SUBFOLDER, find_folder, unused_path
 from .lock import DirectoryLock, is_locked
 from .txnlog import Log
 
-MAX_NAMED: Final = 5
-"""Maximum number of nodes that are named in a report."""
+MAX_LISTED_NODES: Final = 5
+"""Maximum number of nodes whose paths a report lists."""
 
 
 class _RepairPlan(NamedTuple):
@@ -30,8 +30,8 @@ class _RepairPlan(NamedTuple):
 
     Args:
         aside: The logs that are set aside, with their new names, the last one first.
-        cuts: The remainders of the logs that are truncated.
-        last: The last zxid that a server finds after the repair.
+        cuts: The bytes that are removed from the ends of logs.
+        last: The last zxid after the repair.
     """
 
     aside: dict[Path, Path]
@@ -66,10 +66,10 @@ def repair(
     Args:
         path: The data directory.
         log_path: The directory of the logs, if different from *path*.
-        disk: The file operations.
-        report: Receives lines about the transactions that are given up, before anything is changed.
-        dry_run: Change nothing.
-        trusts_empty: Accept logs without a snapshot.
+        disk: The file operations; None for the real disk.
+        report: A function that receives lines about the discarded transactions, before anything is changed.
+        dry_run: Whether to return the planned actions without changing anything.
+        trusts_empty: Whether to accept logs without a snapshot.
 
     Returns:
         A line for each action, or with *dry_run* for each planned action; empty if no log needs a repair.
@@ -79,7 +79,7 @@ def repair(
         OSError: A file cannot be read or written.
     """
     disk = disk or Disk()
-    folder, is_changed = folder_in(path), False
+    folder, is_changed = find_folder(path), False
     if dry_run and is_locked(folder):
         raise StorageError(str(path), "a server is using this directory")
     lock = None if dry_run else DirectoryLock(folder)
@@ -95,7 +95,7 @@ def repair(
             disk.rename(log, aside)
             disk.sync_folder(log.parent)
         for cut in plan.cuts:
-            cut.cut_off(disk)
+            cut.truncate_log(disk)
         if lines:  # the next server starts a new epoch, which never reuses a zxid of an abandoned transaction
             lock.note_session(lock.session_id)
     finally:
@@ -105,9 +105,12 @@ def repair(
 
 
 def _plan(directory: DataDir, report: Callable[[str], object]) -> _RepairPlan:
-    """Decide what to change. Nothing is changed yet.
+    """Return the changes that a repair requires, and report the transactions that it discards. Change nothing.
 
-    A cut may make a snapshot unusable that was written later. Then an older one is used, so the search is repeated.
+    Truncating a log may make a later snapshot unusable. In that case, the search is repeated with an earlier snapshot.
+
+    Raises:
+        StorageError: The directory cannot be repaired.
     """
     logs, cuts = dict(directory.logs), dict(directory.cuts)
     while True:
@@ -131,7 +134,7 @@ def _plan(directory: DataDir, report: Callable[[str], object]) -> _RepairPlan:
     for note in attempt.notes:
         report(note)
     if aside or cuts:
-        report(_loss([*cuts, *reversed(aside)], last))
+        report(_describe_loss([*cuts, *reversed(aside)], last))
     elif last < directory.stopped_at:
         span = f"{hexadecimal(last + 1)} to {hexadecimal(directory.stopped_at)}"
         report(f"gives up the transactions {span}, which are not in the files")
@@ -142,7 +145,7 @@ def _plan(directory: DataDir, report: Callable[[str], object]) -> _RepairPlan:
 
 
 def _position_after(log: Log, last: int) -> int:
-    """Return the position after a transaction, or after the last one before damage; 0 if the log starts later."""
+    """Return the position after the last transaction up to a zxid that precedes any damage, or 0 if there is none."""
     end = 0
     with suppress(StorageError):
         for entry in log:
@@ -152,27 +155,27 @@ def _position_after(log: Log, last: int) -> int:
     return end
 
 
-def _loss(logs: list[Path], last: int) -> str:
-    """Describe the transactions after a zxid."""
+def _describe_loss(logs: list[Path], last: int) -> str:
+    """Return a description of the transactions after a zxid, which the repair discards."""
     count, highest = 0, last
     nodes: dict[str, None] = {}
     for log in logs:
-        for zxid, paths in _readable(log):
+        for zxid, paths in _readable_transactions(log):
             if zxid > highest:
                 count, highest = count + 1, zxid
                 nodes.update(dict.fromkeys(paths))
     text = f"discards the transactions after {hexadecimal(last)}"
     if not count:
         return f"{text}; none of them can be read"
-    names = ", ".join(list(nodes)[:MAX_NAMED])
-    more = f" and {len(nodes) - MAX_NAMED:,} more" if len(nodes) > MAX_NAMED else ""
+    names = ", ".join(list(nodes)[:MAX_LISTED_NODES])
+    more = f" and {len(nodes) - MAX_LISTED_NODES:,} more" if len(nodes) > MAX_LISTED_NODES else ""
     changed = f"{len(nodes):,} node{'s' * (len(nodes) != 1)}"
     read = f"{count:,} can be read, up to {hexadecimal(highest)}"
     return f"{text}: {read}; they change {changed}: {names or 'none'}{more}"
 
 
-def _readable(log: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the zxids of the transactions of a damaged log, and the nodes that they change."""
+def _readable_transactions(log: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the zxid and the changed nodes of each transaction that can be read in a damaged log."""
     with suppress(StorageError):
         for entry in Log.open(log, MAX_ZXID):
-            yield entry.header.zxid, [path for _, path, _ in changes_of(entry.records)]
+            yield entry.header.zxid, [path for _, path, _ in node_changes(entry.records)]

@@ -1,4 +1,4 @@
-"""The settings of the files of a server. ``server/config/`` reads them from files and the command line."""
+"""The settings for the files of a server. ``server/config/`` builds them from a zoo.cfg and the command line."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class StorageSettings(Fields):
         log_size: Kilobytes of transactions between two snapshots; 0 for four times the last snapshot, at least 256 MB.
         preallocated: Kilobytes that are reserved for a log in one step.
         retained: Number of snapshots to keep.
-        purge: 0 keeps all files. Any other number deletes older snapshots, and the logs that only they need.
-        keyed_passwords: Compute session passwords with a key that is stored in the directory, not with ZooKeeper's
-            formula.
-        trust_empty: Accept logs without a snapshot, and start them with an empty tree.
+        purge: Whether old snapshots, and the logs that only they need, are deleted; 0 keeps all files.
+        keyed_passwords: Whether session passwords are computed with a key that is stored in the directory, not with
+            ZooKeeper's formula.
+        trust_empty: Whether to accept logs without a snapshot, and apply them to an empty tree.
     """
 
     data_dir: str | None = None

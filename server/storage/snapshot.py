@@ -1,4 +1,4 @@
-"""Snapshots: the whole tree, the sessions and the ACL lists at one zxid, as ZooKeeper writes them.
+"""The format of snapshots, which contain the tree, the sessions and the ACL lists at one zxid, as in ZooKeeper.
 
 ::
 
@@ -11,9 +11,9 @@
     digest    long zxid, int version, long digest of the tree then, and a seal   (since 3.6)
     zxid      long zxid, and a seal                                              (since 3.9)
 
-The zxid of the digest is the last zxid at the end of writing. If the tree changed during the writing, the snapshot may
-contain effects of transactions up to that zxid. ZooKeeper's digests have version 2. A different version means that the
-snapshot has no digest.
+The zxid in the section of the digest is the last zxid when the writing ended. If the tree changed during the writing,
+the snapshot may contain effects of transactions up to that zxid. ZooKeeper's digests have version 2. A different
+version means that the snapshot has no digest.
 
 Source: FileSnap, SerializeUtils, DataTree.serialize, DataTree.deserializeZxidDigest, DigestCalculator.
 """
@@ -47,7 +47,7 @@ _STAT = struct.Struct(">qqqqiiiqq")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _DIGEST = struct.Struct(">qi")
-UNDIGESTED: Final = 1 << 16
+NO_DIGEST_VERSION: Final = 1 << 16
 """The version for a snapshot without a digest. ZooKeeper does not compare such a digest, and uses only its zxid."""
 END: Final = b"\0\0\0\1/"
 _SEAL = struct.Struct(">q5s")
@@ -100,7 +100,7 @@ class Snapshot:
         sessions: The timeouts of the sessions in milliseconds, by id.
         acls: The ACL lists by key, without :data:`SNAPSHOT_OPEN_KEY`.
         digest: The stored digest of the tree, if it belongs to *zxid*; otherwise None.
-        seen: The last zxid at the end of the writing; 0 if it is unknown.
+        seen: The last zxid when the writing ended; 0 if it is unknown.
     """
 
     zxid: int
@@ -111,7 +111,7 @@ class Snapshot:
     seen: int = 0
 
     def newest_change(self) -> int:
-        """Return the highest zxid that the snapshot may have seen. It may be later than the zxid of the snapshot."""
+        """Return the highest zxid whose effects the snapshot may contain. It may be higher than its own zxid."""
         return max(self.seen, max((max(node.czxid, node.mzxid, node.pzxid) for node in self.nodes), default=0))
 
     def has_seen(self, zxid: int) -> bool:
@@ -131,7 +131,7 @@ class Snapshot:
 
 
 class _Reader:
-    """Reads values from bytes.
+    """A reader of values from the bytes of a snapshot.
 
     Args:
         data: The bytes.
@@ -143,26 +143,26 @@ class _Reader:
         self.at = 0
         self._where = where
 
-    def fail(self, reason: str) -> StorageError:
+    def make_error(self, reason: str) -> StorageError:
         return StorageError(self._where, f"{reason} (at byte {self.at})")
 
     def values(self, layout: struct.Struct) -> tuple[int, ...]:
         try:
             values = layout.unpack_from(self.data, self.at)
         except struct.error:
-            raise self.fail("unexpected end of the snapshot") from None
+            raise self.make_error("unexpected end of the snapshot") from None
         self.at += layout.size
         return values
 
     def count(self, what: str, smallest: int) -> int:
-        """Return the number of entries that follow. Each has at least *smallest* bytes.
+        """Read the number of the following entries. Each must have at least *smallest* bytes.
 
         Raises:
             StorageError: The file is too short for this number.
         """
         (count,) = self.values(_INT)
         if not 0 <= count <= (len(self.data) - self.at) // smallest:
-            raise self.fail(f"invalid count of {what}: {count}")
+            raise self.make_error(f"invalid count of {what}: {count}")
         return count
 
     def buffer(self) -> bytes | None:
@@ -171,7 +171,7 @@ class _Reader:
             return None
         end = self.at + length
         if length < 0 or end > len(self.data):
-            raise self.fail(f"invalid length: {length}")
+            raise self.make_error(f"invalid length: {length}")
         value = self.data[self.at : end]
         self.at = end
         return value
@@ -181,7 +181,7 @@ class _Reader:
         try:
             return (value or b"").decode()
         except UnicodeDecodeError:
-            raise self.fail("text is not valid UTF-8") from None
+            raise self.make_error("text is not valid UTF-8") from None
 
     def acl(self) -> AclList:
         entries = []
@@ -189,7 +189,7 @@ class _Reader:
             try:
                 entry, self.at = ACL.read_from(self.data, self.at, len(self.data))
             except MarshallingError as error:
-                raise self.fail(f"invalid ACL: {error}") from None
+                raise self.make_error(f"invalid ACL: {error}") from None
             entries.append(entry)
         return tuple(entries)
 
@@ -206,7 +206,7 @@ class _Reader:
             reason = f"checksum mismatch in the bytes before {at}: {found:#x}, expected {expected:#x}"
             raise StorageError(self._where, reason)
         if self.data[self.at : self.at + 5] != END:
-            raise self.fail("missing end marker after the checksum")
+            raise self.make_error("missing end marker after the checksum")
         self.at += 5
 
 
@@ -217,7 +217,7 @@ def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int,
         data: The content of the file, decompressed.
         zxid: The zxid in the name of the file.
         where: The file, for errors.
-        progress: Receives the number of bytes read and the total, periodically.
+        progress: A function that periodically receives the number of bytes that were read, and the total.
 
     Raises:
         StorageError: The data is damaged, or is not a snapshot.
@@ -237,7 +237,7 @@ def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int,
         (key,) = reader.values(_LONG)
         acls[key] = reader.acl()
     nodes = []
-    for node in _nodes(reader):
+    for node in _read_nodes(reader):
         nodes.append(node)
         if progress is not None and not len(nodes) % REPORT_EVERY:
             progress("bytes of the snapshot", reader.at, len(data))
@@ -257,11 +257,11 @@ def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int,
         reader.values(_LONG)
         reader.check_seal()
     if reader.at < len(data):
-        raise reader.fail("unexpected data after the end of the snapshot")
+        raise reader.make_error("unexpected data after the end of the snapshot")
     return snapshot
 
 
-def _nodes(reader: _Reader) -> Iterator[StoredNode]:
+def _read_nodes(reader: _Reader) -> Iterator[StoredNode]:
     data = reader.data
     while data[reader.at : reader.at + 5] != END:
         path = reader.text()
@@ -290,8 +290,8 @@ def _check_nodes(nodes: list[StoredNode], acls: Mapping[int, AclList], where: st
 # --- writing ---
 
 
-class _Seals:
-    """Yields bytes, and computes the checksum of all yielded bytes."""
+class _SealWriter:
+    """A writer of sections with seals, whose checksum covers all bytes that were yielded before."""
 
     def __init__(self) -> None:
         self._checksum = 1
@@ -307,15 +307,15 @@ class _Seals:
 
 
 def encode(snapshot: Snapshot, *, digest: bool = True, last_zxid: bool = True) -> Iterator[bytes]:
-    """Yield the bytes of a snapshot, piece by piece.
+    """Yield the bytes of a snapshot in pieces.
 
     Args:
         snapshot: The content.
-        digest: Include the section of ZooKeeper 3.6.
-        last_zxid: Include the section of ZooKeeper 3.9. Older releases ignore it.
+        digest: Whether to include the section that ZooKeeper 3.6 introduced.
+        last_zxid: Whether to include the section that ZooKeeper 3.9 introduced. Older releases ignore this section.
     """
-    seals = _Seals()
-    yield from seals.sealed([*_tables(snapshot), *map(_encode_node, snapshot.nodes), END])
+    seals = _SealWriter()
+    yield from seals.sealed([*_encode_tables(snapshot), *map(_encode_node, snapshot.nodes), END])
     if digest:
         yield from seals.sealed(
             [_DIGEST.pack(snapshot.zxid, DIGEST_VERSION) + struct.pack(">Q", snapshot.computed_digest())]
@@ -324,25 +324,25 @@ def encode(snapshot: Snapshot, *, digest: bool = True, last_zxid: bool = True) -
         yield from seals.sealed([_LONG.pack(snapshot.zxid)])
 
 
-def encode_growing(tables: Snapshot, nodes: Iterable[StoredNode], last_zxid: Callable[[], int]) -> Iterator[bytes]:
-    """Yield the bytes of a snapshot while its tree may change, one piece per node.
+def encode_changing(tables: Snapshot, nodes: Iterable[StoredNode], last_zxid: Callable[[], int]) -> Iterator[bytes]:
+    """Yield the bytes of a snapshot of a tree that may change during the iteration, one piece per node.
 
     The snapshot has no tree digest, because it does not show the tree at any single zxid.
 
     Args:
         tables: The zxid, the sessions and the ACL lists. The nodes in it are ignored.
         nodes: The nodes.
-        last_zxid: Returns the zxid of the last change. It is called after all nodes have been yielded.
+        last_zxid: A function that returns the zxid of the last change. It is called after all nodes have been yielded.
     """
-    seals = _Seals()
-    yield from seals.counted(_tables(tables))
+    seals = _SealWriter()
+    yield from seals.counted(_encode_tables(tables))
     yield from seals.counted(map(_encode_node, nodes))
     yield from seals.sealed([END])
-    yield from seals.sealed([_DIGEST.pack(max(tables.zxid, last_zxid()), UNDIGESTED) + _LONG.pack(0)])
+    yield from seals.sealed([_DIGEST.pack(max(tables.zxid, last_zxid()), NO_DIGEST_VERSION) + _LONG.pack(0)])
     yield from seals.sealed([_LONG.pack(tables.zxid)])
 
 
-def _tables(snapshot: Snapshot) -> Iterator[bytes]:
+def _encode_tables(snapshot: Snapshot) -> Iterator[bytes]:
     yield _HEADER.pack(MAGIC, VERSION, -1)
     yield _INT.pack(len(snapshot.sessions))
     for entry in snapshot.sessions.items():
@@ -378,13 +378,13 @@ def has_seal(path: Path) -> bool:
 
 
 def is_truncated(path: Path) -> bool:
-    """Return whether a file is the first part of a snapshot, or zeros, because its writing was interrupted."""
+    """Return whether a snapshot file is incomplete or zeroed at its start, because the writing was interrupted."""
     begin = b""
     with suppress(StorageError):
         begin = next(pieces(path), b"")[:8]
     return (_HEADER.pack(MAGIC, VERSION, 0).startswith(begin) or not any(begin)) and not has_seal(path)
 
 
-def acl_with_key(snapshot: Snapshot, key: int) -> AclList:
-    """Return the ACL list with a key."""
+def find_acl(snapshot: Snapshot, key: int) -> AclList:
+    """Return the ACL list that *key* refers to in a snapshot."""
     return OPEN_ACL_UNSAFE if key == SNAPSHOT_OPEN_KEY else snapshot.acls[key]

@@ -1,4 +1,4 @@
-"""Write one snapshot incrementally, while the server keeps serving."""
+"""A snapshot that is written incrementally, while the server keeps serving."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Final
 from .disk import Disk
 from .layout import PRIVATE
 
-SLICE: Final = 0.001
-"""Seconds for encoding a part of a snapshot. Then the server serves clients for at least as long."""
+SLICE_SECONDS: Final = 0.001
+"""Seconds of encoding between two pauses. In each pause, the server serves clients for at least the same time."""
 SYNC_BYTES: Final = 4 << 20
 """Bytes of a snapshot between two syncs. A single sync of the whole file would delay the syncs of the log."""
-CHECK_EVERY: Final = 64 << 10
+BYTES_PER_CHECK: Final = 64 << 10
 """Bytes that are encoded between two checks of the clock."""
 BYTES_PER_PIECE: Final = 1 << 10
 """Fixed cost of encoding a node, as a number of bytes that is added to its encoded size."""
 
 
 class SnapshotFile:
-    """A new snapshot. It gets its name in :meth:`publish`.
+    """A new snapshot file. It has a temporary name until :meth:`publish` is called.
 
     Args:
         folder: The folder of the file.
@@ -46,7 +46,7 @@ class SnapshotFile:
 
         Args:
             pieces: The bytes of the snapshot. Each piece is encoded when it is requested.
-            stopping: Returns whether the server is stopping, so that the snapshot is no longer needed.
+            stopping: A function that returns whether the server is stopping, which interrupts the writing.
 
         Raises:
             OSError: The server is stopping, or the file cannot be written. The file is removed.
@@ -58,8 +58,8 @@ class SnapshotFile:
             while more:
                 if stopping():
                     raise OSError("the server is stopping")
-                data, more = _some(pieces, SLICE, disk.now)
-                await asyncio.gather(asyncio.sleep(SLICE), self._in_thread(disk.write, descriptor, data, size))
+                data, more = _encode_for(pieces, SLICE_SECONDS, disk.now)
+                await asyncio.gather(asyncio.sleep(SLICE_SECONDS), self._in_thread(disk.write, descriptor, data, size))
                 size += len(data)
                 if size - synced > SYNC_BYTES or not more:
                     await self._in_thread(disk.sync, descriptor)
@@ -72,12 +72,16 @@ class SnapshotFile:
         return size
 
     async def publish(self) -> None:
-        """Rename the file to its final name. From then on, recovery uses it."""
+        """Rename the file to its final name. A recovery can use it after that.
+
+        Raises:
+            OSError: The file cannot be renamed.
+        """
         await self._in_thread(self._disk.rename, self._temporary, self.path)
         await self._in_thread(self._disk.sync_folder, self.path.parent)
 
     def discard(self) -> None:
-        """Remove the file if it has no name yet."""
+        """Remove the file, unless it already has its final name."""
         with suppress(OSError):  # the file may already have its name, or have been removed
             self._disk.remove(self._temporary)
 
@@ -85,15 +89,15 @@ class SnapshotFile:
         await asyncio.get_running_loop().run_in_executor(self._executor, lambda: function(*arguments))
 
 
-def _some(pieces: Iterator[bytes], seconds: float, now: Callable[[], float]) -> tuple[bytes, bool]:
-    """Return the bytes that can be encoded in this time, and whether more pieces follow."""
+def _encode_for(pieces: Iterator[bytes], seconds: float, now: Callable[[], float]) -> tuple[bytes, bool]:
+    """Encode pieces for a time. Return their bytes, and whether more pieces follow."""
     some: list[bytes] = []
     until = now() + seconds
     unchecked = 0
     for piece in pieces:
         some.append(piece)
         unchecked += BYTES_PER_PIECE + len(piece)
-        if unchecked > CHECK_EVERY:
+        if unchecked > BYTES_PER_CHECK:
             if now() > until:
                 return b"".join(some), True
             unchecked = 0

@@ -22,10 +22,10 @@ class Store(GroupCommit):
         directory: The files of the directory.
         settings: The settings for syncing, snapshots and purging.
         disk: The file operations.
-        note_session: Notes the highest session id that was assigned.
+        note_session: A function that notes the highest assigned session id in the data directory.
 
     Attributes:
-        snapshots: The snapshots.
+        snapshots: The schedule of the snapshots.
         is_complete: Whether the store is closed, and all applied transactions are on the disk.
     """
 
@@ -48,14 +48,14 @@ class Store(GroupCommit):
         return self._engine.sessions.highest_id
 
     def next_epoch(self, zxid: int) -> int:
-        """Start and return an epoch above *zxid* and all zxids of the server and its files."""
+        """Write a new epoch to the files of the directory, and return it. It is above *zxid* and all known zxids."""
         directory = DataDir.find(self._directory.path, self._settings.log_dir)
         epoch = next_epoch(max(zxid, self._engine.zxid, directory.highest_zxid()), self._engine.now)
         directory.begin_epoch(epoch, self._disk)
         return epoch
 
     def snapshot_soon(self) -> asyncio.Task[None]:
-        """Start a snapshot. If a snapshot is already being written, start afterwards."""
+        """Start a snapshot. If a snapshot is already being written, start after it. Return the task that writes."""
         return self.snapshots.begin()
 
     async def snapshot_written(self) -> None:
@@ -63,7 +63,7 @@ class Store(GroupCommit):
         await self.snapshots.written()
 
     async def close(self) -> bool:
-        """Log the remaining transactions, and close the files. Give up on a full or failing disk after three seconds.
+        """Log the remaining transactions, and close the files. On a full or failing disk, give up after three seconds.
 
         Returns:
             Whether all transactions are on the disk.

@@ -1,16 +1,17 @@
-"""Export and import the whole state of a running server: ``/commands/snapshot`` and ``restore``.
+"""Export and import of the whole state of a running server, for ``/commands/snapshot`` and ``/commands/restore``.
 
-A snapshot shows the state at one moment. A forked process has a copy of the memory of that moment. It encodes the state
-while the server keeps serving::
+A snapshot shows the state at one moment. A forked process has a copy of the memory at that moment, and encodes the
+state while the server keeps serving::
 
     fork --> the child encodes --pipe--> the caller
       |
       +----> the server keeps serving
 
 A restore replaces the tree and the sessions in one step, and disconnects all clients. zxids continue above all zxids of
-both states, so no fencing token is issued twice, and clients that have seen more than the snapshot can connect. With a
-data directory, the snapshot is first written to the disk, as the first one of a new epoch. Transactions that are logged
-during the restore have lower zxids. So a start after a crash finds either the old state or the new one::
+both states, so no fencing token is issued twice, and clients that have seen higher zxids than the snapshot's can
+connect. With a data directory, the snapshot is first written to the disk, with the first zxid of a new epoch.
+Transactions that are logged during the restore have lower zxids. After a crash, a server therefore finds either the old
+state or the new state::
 
     checked --> written as snapshot.EPOCH00000000 --> named --> loaded; all clients are disconnected
 """
@@ -40,12 +41,11 @@ from .store import Store
 
 _log = logging.getLogger("zoolet.server")
 _SIZE: Final = struct.Struct(">q")
-_CHUNK: Final = 1 << 16
-_MAX_SESSION: Final = (1 << 63) - (1 << 40)
-"""The highest accepted session id in a snapshot. New ids continue from there, and could soon run out."""
-_MAX_ZXID: Final = 1 << 62
-"""Snapshots with this or a higher zxid are rejected. The bound is below MAX_ZXID, because each restore takes an epoch.
-"""
+_CHUNK_BYTES: Final = 1 << 16
+_MAX_SESSION_ID: Final = (1 << 63) - (1 << 40)
+"""The highest accepted session id in a snapshot. New ids start after it, and could otherwise run out soon."""
+_ZXID_LIMIT: Final = 1 << 62
+"""The lowest rejected zxid of a snapshot. It is below MAX_ZXID, because each restore uses up an epoch."""
 
 
 class SnapshotProcess:
@@ -63,7 +63,7 @@ class SnapshotProcess:
         self.zxid = engine.zxid
         reading, writing = os.pipe()
         with warnings.catch_warnings():
-            # Threads sync the log. The child runs none of their code, and calls nothing that they may have locked.
+            # Python warns because threads sync the log. The child needs no lock that a thread may have held.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
@@ -81,7 +81,7 @@ class SnapshotProcess:
             OSError: The process exited before it had encoded the snapshot.
         """
         loop = asyncio.get_running_loop()
-        self._reader = reader = asyncio.StreamReader(_CHUNK)
+        self._reader = reader = asyncio.StreamReader(_CHUNK_BYTES)
         self._transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self._pipe)
         try:
             (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
@@ -92,11 +92,11 @@ class SnapshotProcess:
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the bytes of the snapshot, after :meth:`size`."""
         assert self._reader is not None
-        while piece := await self._reader.read(_CHUNK):
+        while piece := await self._reader.read(_CHUNK_BYTES):
             yield piece
 
     async def end(self) -> None:
-        """Kill the process, even if it is not finished."""
+        """Kill the process, even if it is still encoding, and wait for its end."""
         if self._transport is not None:
             self._transport.close()
         else:
@@ -114,8 +114,8 @@ def _encode(engine: Engine, descriptor: int) -> NoReturn:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
         os.closerange(3, descriptor)
-        os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))  # a client's socket must close with the server's
-        with open(descriptor, "wb", buffering=_CHUNK) as pipe:
+        os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))  # a client's socket must not stay open in this process
+        with open(descriptor, "wb", buffering=_CHUNK_BYTES) as pipe:
             pipe.write(_SIZE.pack(sum(map(len, encode_snapshot(engine)))))
             for piece in encode_snapshot(engine):
                 pipe.write(piece)
@@ -127,17 +127,17 @@ def _encode(engine: Engine, descriptor: int) -> NoReturn:
 def encode_snapshot(engine: Engine) -> Iterator[bytes]:
     """Yield the bytes of a snapshot of an engine. The engine must not change during the iteration."""
     tables = live.snapshot_tables(engine)
-    return snapshots.encode_growing(tables, live.snapshot_nodes(engine.tree, tables), lambda: tables.zxid)
+    return snapshots.encode_changing(tables, live.snapshot_nodes(engine.tree, tables), lambda: tables.zxid)
 
 
 class StateTransfer:
-    """Exports and imports the state of a server.
+    """The export and import of a server's state.
 
     Args:
         engine: The engine.
         store: The files of the server; None if it has no data directory.
-        set_time: Sets the engine's time.
-        deliver: Sends pending output, and closes the connections that the engine has closed.
+        set_time: A function that sets the engine's time.
+        deliver: A function that sends pending output, and closes the connections that the engine has closed.
     """
 
     def __init__(
@@ -179,8 +179,8 @@ class StateTransfer:
         engine = self._engine
         snapshot = await asyncio.to_thread(_read_untrusted, data)
         newest = max(snapshot.newest_change(), snapshot.zxid)
-        if newest >= _MAX_ZXID:
-            expected = f"expected less than {hexadecimal(_MAX_ZXID)}"
+        if newest >= _ZXID_LIMIT:
+            expected = f"expected less than {hexadecimal(_ZXID_LIMIT)}"
             raise StorageError("", f"zxid {hexadecimal(newest)} in the snapshot is too high; {expected}")
         if self._store is not None:
             snapshot.zxid = self._store.next_epoch(newest) << 32
@@ -213,6 +213,6 @@ def _read_untrusted(data: bytes) -> Snapshot:
         if is_session(node.owner):
             owned.add(node.path)
     for session_id, timeout in snapshot.sessions.items():
-        if not is_session(session_id) or session_id > _MAX_SESSION or timeout <= 0:
+        if not is_session(session_id) or session_id > _MAX_SESSION_ID or timeout <= 0:
             raise StorageError("", f"invalid session {hexadecimal(session_id)} with a timeout of {timeout} ms")
     return snapshot

@@ -1,4 +1,4 @@
-"""Transaction logs: one entry for each write, in the order of their zxids, as ZooKeeper writes them.
+"""The format of transaction logs, which contain one entry for each write, in order of their zxids, as in ZooKeeper.
 
 ::
 
@@ -6,10 +6,10 @@
     entries  long Adler-32 of the entry, int length, TxnHeader, record, [int version 2, long digest], "B"
     padding  zeros: a length of 0 marks the end
 
-If the machine stopped while an entry was being written, the entries before it are valid, and it ends the log. Such a
-torn entry is the last data in the file, or a part of it is zero, because after a power failure any unsynced sector may
-be missing. Any other invalid entry was written completely and is damaged, which is an error, unless a snapshot contains
-it and all entries before the next valid one.
+If the machine stopped while an entry was being written, the log ends before this torn entry. A torn entry is the last
+data in the file, or a part of it is zero, because after a power failure any unsynced sector may be missing. Any other
+invalid entry was written completely and damaged later. Such damage is an error, unless a snapshot contains the damaged
+entry and all entries before the next valid entry.
 
 Source: FileTxnLog, SerializeUtils.deserializeTxn.
 """
@@ -27,28 +27,28 @@ from typing import BinaryIO, Final, NamedTuple
 from ...protocol import txns as t
 from ...protocol.codec import Record, combined_struct
 from ...protocol.errors import MarshallingError
-from ..core.journal import Applied, Transaction, changes_of, decode_transaction, records_of
+from ..core.journal import Applied, Transaction, applied_records, decode_transaction, node_changes
 from .errors import StorageError
 
 MAGIC: Final = b"ZKLG"
 VERSION: Final = 2
 END: Final = b"B"
 """The byte after each transaction."""
-WINDOW: Final = 1 << 20
+WINDOW_BYTES: Final = 1 << 20
 """Bytes of a log that are read in one step."""
 SECTOR: Final = 512
 """Bytes that a disk writes completely or not at all."""
 MAX_CHECKED: Final = 4 << 30
-"""The maximum number of bytes (repetitions included) to read in the search for a valid transaction after a torn one.
+"""Maximum number of bytes to read in the search for a valid transaction after a torn one, which takes a few seconds.
 
-This takes a few seconds. Data that a client wrote may look like the start of very many transactions.
+Bytes are counted each time they are read: a client's data may look like the starts of very many transactions.
 """
 _HEADER = struct.Struct(">4siq")
 _ENTRY = struct.Struct(">qi")
 _TXN_HEADER = combined_struct(t.TxnHeader)
-_MAY_BE_ENTRY: Final = re.compile(rb"(?=\0\0\0\0(?!\0\0\0\0)[\s\S]{4}[\0-\x7f])")
-"""Matches the possible start of an entry: the upper half of the checksum is zero, the lower half is not, and the length
-is positive.
+_ENTRY_START_PATTERN: Final = re.compile(rb"(?=\0\0\0\0(?!\0\0\0\0)[\s\S]{4}[\0-\x7f])")
+"""A pattern for the possible start of an entry: the upper half of the checksum is zero, the lower half is not, and the
+length is positive.
 """
 
 
@@ -65,8 +65,8 @@ class LogEntry(NamedTuple):
     records: tuple[Record, ...]
 
 
-class _Window:
-    """The bytes of a file. Only a part is in memory.
+class _FileWindow:
+    """The bytes of a file. Only a part is kept in memory.
 
     Args:
         path: The file.
@@ -88,7 +88,7 @@ class _Window:
         if start < self._start or end > self._start + len(self._bytes):
             assert self._file is not None
             self._file.seek(start)
-            self._start, self._bytes = start, self._file.read(max(WINDOW, end - start))
+            self._start, self._bytes = start, self._file.read(max(WINDOW_BYTES, end - start))
         return self._bytes[start - self._start : end - self._start]
 
     def __del__(self) -> None:
@@ -102,7 +102,7 @@ class Log:
     Args:
         data: The bytes of the file.
         where: The file, for errors.
-        known: The last zxid that a snapshot contains. Damaged transactions up to this one are skipped.
+        known: The last zxid that a snapshot contains. Damaged transactions up to this zxid are skipped.
 
     Attributes:
         size: The size of the file in bytes.
@@ -111,9 +111,9 @@ class Log:
         skipped: The positions of a damaged header, and of damaged transactions that were skipped.
     """
 
-    def __init__(self, data: bytes | _Window, where: str = "", known: int = 0) -> None:
+    def __init__(self, data: bytes | _FileWindow, where: str = "", known: int = 0) -> None:
         self._read: Callable[[int, int], bytes]
-        if isinstance(data, _Window):
+        if isinstance(data, _FileWindow):
             self._read, self.size = data, data.size
         else:
             self._read, self.size = (lambda start, end: data[start:end]), len(data)
@@ -130,7 +130,7 @@ class Log:
         Raises:
             OSError: The file cannot be read.
         """
-        return cls(_Window(path, size), str(path), known)
+        return cls(_FileWindow(path, size), str(path), known)
 
     def __iter__(self) -> Iterator[LogEntry]:
         """Yield the transactions, up to the end of the log or an incompletely written transaction.
@@ -179,7 +179,7 @@ class Log:
             else:
                 raise StorageError(where, "not a transaction log: the file does not start with ZKLG")
         self.end = at = _HEADER.size
-        # A server that closes its log truncates the reserved space. This may happen during this loop.
+        # The file may become shorter during this loop: a server that closes its log truncates the reserved space.
         while len(entry := read(at, at + _ENTRY.size)) == _ENTRY.size:
             checksum, length = _ENTRY.unpack(entry)
             if not checksum and not length:
@@ -191,18 +191,18 @@ class Log:
                     self.skipped.append(at)
                     at = follows
                     continue
-                self._end_torn(at, start + length if 0 < length < size - start else start)
+                self._end_before_torn(at, start + length if 0 < length < size - start else start)
                 return
             yield start, body
             at = start + length + 1
 
     def _transaction(self, at: int) -> tuple[int, int, bytes | None]:
-        """Return the start of the bytes of a transaction, their number, and the bytes; None if they are not valid."""
+        """Return the start and the length of a transaction's bytes, and the bytes, or None if they are not valid."""
         checksum, length = _ENTRY.unpack(self._read(at, at + _ENTRY.size).ljust(_ENTRY.size, b"\0"))
         return at + _ENTRY.size, length, self._body(at + _ENTRY.size, length, checksum)
 
     def _body(self, start: int, length: int, checksum: int) -> bytes | None:
-        """Return the bytes of a transaction; None if its length, checksum or end is invalid."""
+        """Return the bytes of a transaction, or None if its length, checksum or end marker is invalid."""
         if not 0 < length < self.size - start:
             return None
         body = self._read(start, start + length + 1)
@@ -212,9 +212,10 @@ class Log:
         return body if zlib.adler32(body) == checksum else None
 
     def _after_known(self, start: int, length: int) -> int | None:
-        """Return the position of the next valid transaction after a damaged one, or None if it may be needed.
+        """Return the position of the next valid transaction after a damaged one that a snapshot contains, or None.
 
-        Only the lengths of the transactions lead there: data that a client wrote may contain a valid transaction.
+        None means that a damaged transaction may be needed. The position is computed only from the lengths of the
+        transactions, because data that a client wrote may contain bytes of a valid transaction.
         """
         while 0 < length < self.size - start:
             follows = start + length + 1
@@ -224,18 +225,18 @@ class Log:
         return None
 
     def _after_damaged_length(self, start: int, checksum: int) -> int | None:
-        """Return the next valid position as :meth:`_after_known` does, for a transaction whose length is damaged.
+        """Return the same as :meth:`_after_known`, for a transaction whose length is damaged.
 
-        The transaction ends where the checksum of the bytes is its own checksum.
+        The transaction ends at the position where the checksum of its bytes equals the stored checksum.
         """
         at, computed = start, 1
-        for follows in self._candidates(start, self.size) if self._known else ():
+        for follows in self._possible_starts(start, self.size) if self._known else ():
             computed, at = zlib.adler32(self._read(at, follows - 1), computed), follows - 1
             if computed == checksum:
                 return self._after_known(start, follows - 1 - start)
         return None
 
-    def _end_torn(self, at: int, end: int) -> None:
+    def _end_before_torn(self, at: int, end: int) -> None:
         """End the log before an incompletely written transaction.
 
         Args:
@@ -250,7 +251,7 @@ class Log:
             return
         end = self.end + self.tail_size()
         unchecked = MAX_CHECKED
-        for follows in self._candidates(at + 1, end):
+        for follows in self._possible_starts(at + 1, end):
             _, length, body = self._transaction(follows)
             if body is not None:
                 reason = f"the transaction at byte {at} is damaged, but a valid one follows at byte {follows}"
@@ -259,12 +260,12 @@ class Log:
                 reason = f"the transaction at byte {at} is damaged; too much data after it resembles transactions"
                 raise StorageError(self._where, reason)
 
-    def _candidates(self, start: int, end: int) -> Iterator[int]:
+    def _possible_starts(self, start: int, end: int) -> Iterator[int]:
         """Yield the positions where a transaction may start."""
-        for begin in range(start, end - _ENTRY.size, WINDOW):
-            piece = self._read(begin, min(end, begin + WINDOW + _ENTRY.size))
-            for found in _MAY_BE_ENTRY.finditer(piece):
-                if found.start() < WINDOW and found.start() + _ENTRY.size < len(piece):
+        for begin in range(start, end - _ENTRY.size, WINDOW_BYTES):
+            piece = self._read(begin, min(end, begin + WINDOW_BYTES + _ENTRY.size))
+            for found in _ENTRY_START_PATTERN.finditer(piece):
+                if found.start() < WINDOW_BYTES and found.start() + _ENTRY.size < len(piece):
                     yield begin + found.start()
 
     def _may_be_torn(self, at: int, end: int) -> bool:
@@ -276,11 +277,15 @@ class Log:
         return False
 
     def tail_size(self, after: int | None = None) -> int:
-        """Return the number of bytes after the last valid transaction or a position, without trailing zeros."""
+        """Return the number of bytes after the last valid transaction, without trailing zeros.
+
+        Args:
+            after: A position to count from instead; None for the last valid transaction.
+        """
         after = self.end if after is None else after
         end = self.size
         while end > after:
-            start = max(after, end - WINDOW)
+            start = max(after, end - WINDOW_BYTES)
             if piece := self._read(start, end).rstrip(b"\0"):
                 return start + len(piece) - after
             end = start
@@ -288,8 +293,8 @@ class Log:
 
     def pieces(self, start: int, size: int) -> Iterator[bytes]:
         """Yield *size* bytes of the file from *start*, in pieces."""
-        for begin in range(start, start + size, WINDOW):
-            yield self._read(begin, min(start + size, begin + WINDOW))
+        for begin in range(start, start + size, WINDOW_BYTES):
+            yield self._read(begin, min(start + size, begin + WINDOW_BYTES))
 
 
 def _zxid(body: bytes) -> int:
@@ -320,12 +325,12 @@ def decode(data: bytes) -> Iterator[Transaction]:
         start = at + _ENTRY.size
         header, records = _entry(data[start : start + length])
         if records:
-            yield header.clientId, header.cxid, header.zxid, header.time, header.type, changes_of(records)
+            yield header.clientId, header.cxid, header.zxid, header.time, header.type, node_changes(records)
         at = start + length + len(END)
 
 
 def sessions(data: bytes) -> Iterator[int]:
-    """Yield the session of each transaction of an encoded journal, without reading the rest."""
+    """Yield the session id of each transaction of an encoded journal, without decoding the changes."""
     at = 0
     while at < len(data):
         _, length = _ENTRY.unpack_from(data, at)
@@ -335,4 +340,4 @@ def sessions(data: bytes) -> Iterator[int]:
 
 def _entry(data: bytes) -> LogEntry:
     entry, _ = decode_transaction(data)
-    return LogEntry(t.TxnHeader(*entry[:-1]), records_of(entry))
+    return LogEntry(t.TxnHeader(*entry[:-1]), applied_records(entry))

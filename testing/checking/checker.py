@@ -1,4 +1,4 @@
-"""Check a recording with all rules."""
+"""The entry point of the consistency checker, which applies all rules to a recording."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from .facts import Facts, Zxids
 from .violation import Violation
 
 RULES: Final[tuple[Callable[[Facts], Iterator[Violation]], ...]] = (
-    clients.states_go_back,
-    clients.reads_go_back,
-    clients.writes_out_of_order,
-    clients.shared_zxids,
-    clients.shared_sessions,
-    clients.answers_to_closed_sessions,
-    clients.ephemerals_of_closed_sessions,
-    families.sequences_repeat,
-    nodes.answers_are_impossible,
-    nodes.failed_writes_change_nodes,
-    nodes.nodes_contradict,
-    nodes.versions_are_lost,
-    families.lists_contradict,
-    families.locks_are_shared,
-    stats.stats_contradict,
-    watches.watches_fail,
+    clients.find_backward_states,
+    clients.find_backward_reads,
+    clients.find_reordered_writes,
+    clients.find_shared_zxids,
+    clients.find_shared_sessions,
+    clients.find_answers_to_closed_sessions,
+    clients.find_ephemerals_of_closed_sessions,
+    families.find_repeated_sequences,
+    nodes.find_impossible_answers,
+    nodes.find_effects_of_failed_writes,
+    nodes.find_contradictory_nodes,
+    nodes.find_lost_versions,
+    families.find_contradictory_lists,
+    families.find_shared_locks,
+    stats.find_contradictory_stats,
+    watches.find_wrong_events,
 )
-"""The rules. Among equally short violations, the one whose last entry is the earliest is reported."""
+"""All rules. If violations are equally short, :func:`check` returns the violation that ends first."""
 
 
 class UnreadableError(ValueError):
@@ -48,10 +48,10 @@ def check(history: Recording | Sequence[Entry]) -> Violation | None:
 
     Returns:
         The shortest violation among the first violations of each rule, reduced to the necessary requests; None if the
-        history is consistent. Its ``story`` describes it.
+        history is consistent. The violation's ``story`` describes it.
 
     Raises:
-        TypeError: *history* is neither a Recording nor a sequence of entries; for example, it is a file name.
+        TypeError: *history* is neither a Recording nor a sequence of entries. For example, it is a file name.
         UnreadableError: A handshake or an event cannot be decoded.
     """
     if isinstance(history, str) or not isinstance(history, Recording | Sequence):
@@ -60,12 +60,12 @@ def check(history: Recording | Sequence[Entry]) -> Violation | None:
             "use Recording.load() to read a file"
         )
     try:
-        return _check(history.entries if isinstance(history, Recording) else list(history))
+        return _shortest_violation(history.entries if isinstance(history, Recording) else list(history))
     except MarshallingError as error:
         raise UnreadableError(f"the recording contains an invalid handshake or event: {error}") from None
 
 
-def _check(entries: list[Entry]) -> Violation | None:
+def _shortest_violation(entries: list[Entry]) -> Violation | None:
     facts = Facts.read(entries)
     place = {id(entry): number for number, entry in enumerate(entries)}
     found = [violation for rule in RULES if (violation := next(rule(facts), None)) is not None]
@@ -76,7 +76,7 @@ def _check(entries: list[Entry]) -> Violation | None:
 
 
 def _minimize(violation: Violation, zxids: Zxids) -> Violation:
-    """Remove the entries of a violation that are not needed to show it."""
+    """Return the violation without the entries that are not needed to show it."""
     for left_out in violation.entries:
         entries = [entry for entry in violation.entries if entry is not left_out]
         facts = Facts.read(entries, zxids)
@@ -88,7 +88,7 @@ def _minimize(violation: Violation, zxids: Zxids) -> Violation:
 
 
 def join_recordings(recordings: Sequence[Recording]) -> list[Entry]:
-    """Join recordings of an ensemble, one for each server, into one list of entries with distinct connections."""
+    """Return the entries of an ensemble's recordings, one per server, with connection numbers that do not overlap."""
     entries: list[Entry] = []
     highest = 0
     for recording in recordings:

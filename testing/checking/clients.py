@@ -10,17 +10,17 @@ from ...protocol.handshake import ConnectRequest, ConnectResponse
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OPERATIONS, OpCode
 from ..frames.requests import CONNECT, RecordedRequest
-from .facts import NO_STATE, Facts, opened_by
+from .facts import STATELESS_REQUESTS, Facts, opens_session
 from .violation import Violation, reply_zxid
 
 
-def states_go_back(facts: Facts) -> Iterator[Violation]:
-    """Find answers that are older than the last state that the client saw, on this connection or before it."""
+def find_backward_states(facts: Facts) -> Iterator[Violation]:
+    """Find answers from an earlier state than the client has already seen, on this connection or an earlier one."""
     last: dict[int, tuple[int, RecordedRequest]] = {}
     for entry in facts.answered:
         if entry.opcode == CONNECT:
             last[entry.connection] = ConnectRequest.decode(entry.body).last_zxid_seen, entry
-        if entry.opcode in NO_STATE or (zxid := reply_zxid(entry)) <= 0:
+        if entry.opcode in STATELESS_REQUESTS or (zxid := reply_zxid(entry)) <= 0:
             continue
         least, before = last.get(entry.connection, (0, entry))
         if zxid < least:
@@ -32,45 +32,45 @@ def states_go_back(facts: Facts) -> Iterator[Violation]:
         last[entry.connection] = zxid, entry
 
 
-def reads_go_back(facts: Facts) -> Iterator[Violation]:
+def find_backward_reads(facts: Facts) -> Iterator[Violation]:
     """Find reads that show an older version of a node than an earlier read on the same connection."""
     place = {id(entry): number for number, entry in enumerate(facts.answered)}
     newest: dict[tuple[int, str], tuple[int, RecordedRequest]] = {}
     lists: dict[tuple[int, str], tuple[int, RecordedRequest]] = {}
     missing: dict[tuple[int, str], tuple[int, RecordedRequest]] = {}
-    for sight in sorted(facts.sights, key=lambda sight: place[id(sight.entry)]):
-        key = sight.entry.connection, sight.path
-        if not sight.exists:
-            missing[key] = sight.zxid, sight.entry
-        if sight.stat is None:
+    for view in sorted(facts.shown_nodes, key=lambda view: place[id(view.entry)]):
+        key = view.entry.connection, view.path
+        if not view.exists:
+            missing[key] = view.zxid, view.entry
+        if view.stat is None:
             continue
-        gone, before = missing.get(key, (-1, sight.entry))
-        if sight.stat.czxid <= gone:
+        gone, before = missing.get(key, (-1, view.entry))
+        if view.stat.czxid <= gone:
             yield Violation(
-                f"A read of {sight.path} shows an old node that the same client has found missing.",
-                (before, sight.entry),
+                f"A read of {view.path} shows an old node that the same client has found missing.",
+                (before, view.entry),
                 f"1 shows the state at zxid {hexadecimal(gone)}; the node of 2 was created earlier, at "
-                f"{hexadecimal(sight.stat.czxid)}.",
+                f"{hexadecimal(view.stat.czxid)}.",
             )
-        children, before = lists.get(key, (0, sight.entry))
-        if sight.stat.pzxid < children:
+        children, before = lists.get(key, (0, view.entry))
+        if view.stat.pzxid < children:
             yield Violation(
-                f"A read of {sight.path} shows older children than the same client has read.",
-                (before, sight.entry),
-                f"1 shows the children at zxid {hexadecimal(children)}, 2 at {hexadecimal(sight.stat.pzxid)}.",
+                f"A read of {view.path} shows older children than the same client has read.",
+                (before, view.entry),
+                f"1 shows the children at zxid {hexadecimal(children)}, 2 at {hexadecimal(view.stat.pzxid)}.",
             )
-        lists[key] = sight.stat.pzxid, sight.entry
-        seen, before = newest.get(key, (0, sight.entry))
-        if sight.stat.mzxid < seen:
+        lists[key] = view.stat.pzxid, view.entry
+        seen, before = newest.get(key, (0, view.entry))
+        if view.stat.mzxid < seen:
             yield Violation(
-                f"A read of {sight.path} shows an older node than the same client has read.",
-                (before, sight.entry),
-                f"1 shows the node at zxid {hexadecimal(seen)}, 2 at {hexadecimal(sight.stat.mzxid)}.",
+                f"A read of {view.path} shows an older node than the same client has read.",
+                (before, view.entry),
+                f"1 shows the node at zxid {hexadecimal(seen)}, 2 at {hexadecimal(view.stat.mzxid)}.",
             )
-        newest[key] = sight.stat.mzxid, sight.entry
+        newest[key] = view.stat.mzxid, view.entry
 
 
-def writes_out_of_order(facts: Facts) -> Iterator[Violation]:
+def find_reordered_writes(facts: Facts) -> Iterator[Violation]:
     """Find writes of a connection whose zxids do not increase."""
     last: dict[int, RecordedRequest] = {}
     for entry in _writes(facts):
@@ -84,7 +84,7 @@ def writes_out_of_order(facts: Facts) -> Iterator[Violation]:
         last[entry.connection] = entry
 
 
-def shared_zxids(facts: Facts) -> Iterator[Violation]:
+def find_shared_zxids(facts: Facts) -> Iterator[Violation]:
     """Find two writes with the same zxid."""
     by_zxid: dict[int, RecordedRequest] = {}
     for entry in _writes(facts):
@@ -93,23 +93,23 @@ def shared_zxids(facts: Facts) -> Iterator[Violation]:
             yield Violation("Two writes have the same zxid.", (before, entry))
 
 
-def shared_sessions(facts: Facts) -> Iterator[Violation]:
+def find_shared_sessions(facts: Facts) -> Iterator[Violation]:
     """Find a session that was opened for two clients."""
     opened: dict[int, RecordedRequest] = {}
     for entry in facts.answered:
-        if entry.opcode == CONNECT and opened_by(entry):
+        if entry.opcode == CONNECT and opens_session(entry):
             before = opened.setdefault(entry.session, entry)
             if before is not entry:
                 yield Violation("Two clients have the same session.", (before, entry))
 
 
-def answers_to_closed_sessions(facts: Facts) -> Iterator[Violation]:
-    """Find sessions that are answered or resumed after the request that closed them."""
+def find_answers_to_closed_sessions(facts: Facts) -> Iterator[Violation]:
+    """Find closed sessions that a server still answers, or allows a client to resume."""
     for entry in facts.answered:
         closing = facts.closed.get(entry.session)
         if closing is None or closing is entry:
             continue
-        zxid = entry.zxid if entry.opcode == CONNECT else 0 if entry.opcode in NO_STATE else reply_zxid(entry)
+        zxid = entry.zxid if entry.opcode == CONNECT else 0 if entry.opcode in STATELESS_REQUESTS else reply_zxid(entry)
         if zxid > reply_zxid(closing) and (entry.opcode != CONNECT or _resumes(entry)):
             yield Violation(
                 "A closed session is still served.",
@@ -119,17 +119,17 @@ def answers_to_closed_sessions(facts: Facts) -> Iterator[Violation]:
             )
 
 
-def ephemerals_of_closed_sessions(facts: Facts) -> Iterator[Violation]:
-    """Find ephemeral nodes whose session was closed before."""
-    for sight in facts.sights:
-        if sight.stat is None or not sight.stat.ephemeralOwner or sight.stat.ephemeralOwner not in facts.closed:
+def find_ephemerals_of_closed_sessions(facts: Facts) -> Iterator[Violation]:
+    """Find ephemeral nodes that exist, or are created, after their session was closed."""
+    for view in facts.shown_nodes:
+        if view.stat is None or not view.stat.ephemeralOwner or view.stat.ephemeralOwner not in facts.closed:
             continue
-        closing = facts.closed[sight.stat.ephemeralOwner]
-        if sight.zxid >= reply_zxid(closing) > sight.stat.czxid:
+        closing = facts.closed[view.stat.ephemeralOwner]
+        if view.zxid >= reply_zxid(closing) > view.stat.czxid:
             yield Violation(
-                f"The ephemeral node {sight.path} exists, although its session is closed.",
-                (closing, sight.entry),
-                f"1 closed session {hexadecimal(sight.stat.ephemeralOwner)}, which owns the node in 2.",
+                f"The ephemeral node {view.path} exists, although its session is closed.",
+                (closing, view.entry),
+                f"1 closed session {hexadecimal(view.stat.ephemeralOwner)}, which owns the node in 2.",
             )
     for change in facts.changes:
         closing_ = facts.closed.get(change.session)
@@ -142,11 +142,13 @@ def ephemerals_of_closed_sessions(facts: Facts) -> Iterator[Violation]:
 def _writes(facts: Facts) -> Iterator[RecordedRequest]:
     """Yield the acknowledged writes in the order of their answers.
 
-    Requests that close a session are left out: for a local session they use no zxid, but look the same.
+    Requests that close a session are skipped, because the session may be local. In that case they use no zxid.
     """
     for entry in facts.answered:
         row = OPERATIONS.get(entry.opcode)
-        is_write = row is not None and row.takes_zxid and entry.opcode not in NO_STATE | {OpCode.CLOSE_SESSION}
+        is_write = (
+            row is not None and row.takes_zxid and entry.opcode not in STATELESS_REQUESTS | {OpCode.CLOSE_SESSION}
+        )
         if is_write and entry.error == ErrorCode.OK and reply_zxid(entry) > 0:
             yield entry
 

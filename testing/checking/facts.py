@@ -1,4 +1,4 @@
-"""Read the facts in a recording: the changes at each zxid, and the states that answers show."""
+"""The facts in a recording: the changes at each zxid, and the states that answers show."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ...protocol.codec import Record
 from ...protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, Perm
 from ...protocol.errors import ErrorCode, MarshallingError
 from ...protocol.handshake import ConnectRequest, ConnectResponse
-from ...protocol.operations import OPERATIONS, OpCode, ops_that_change
+from ...protocol.operations import OPERATIONS, OpCode, codes_by_change
 from ...protocol.paths import is_internal
 from ..frames.requests import CONNECT, Entry, RecordedRequest
-from .violation import HEADER, reply_zxid
+from .violation import HEADER_BYTES, reply_zxid
 
-CREATES: Final = ops_that_change("create")
-LISTS: Final = frozenset({int(OpCode.GET_CHILDREN), int(OpCode.GET_CHILDREN2)})
-NO_STATE: Final = frozenset(map(int, (CONNECT, OpCode.AUTH, OpCode.SASL, OpCode.PING)))
+CREATE_OPCODES: Final = codes_by_change("create")
+LIST_OPCODES: Final = frozenset({int(OpCode.GET_CHILDREN), int(OpCode.GET_CHILDREN2)})
+STATELESS_REQUESTS: Final = frozenset(map(int, (CONNECT, OpCode.AUTH, OpCode.SASL, OpCode.PING)))
 """Requests whose answers do not depend on the state of the server."""
-FAILS_WITH_ZXID: Final = frozenset(
+ERRORS_WITH_ZXID: Final = frozenset(
     map(
         int,
         (
@@ -38,7 +38,7 @@ FAILS_WITH_ZXID: Final = frozenset(
         ),
     )
 )
-"""Errors of writes that use a zxid; a reply with any other error may show the zxid of a different write."""
+"""Errors of writes that use a zxid. A reply with any other error may show the zxid of a different write."""
 FALSIFYING_FAULTS: Final = ("error(", "corrupt_reply", "cut_reply")
 """Faults after which a reply is not the server's answer."""
 
@@ -52,11 +52,11 @@ class AcknowledgedChange:
         zxid: The zxid of the write.
         path: The path of the node.
         kind: ``create``, ``set``, ``delete``, or ``check`` for a condition of a transaction, which changes nothing.
-        mode: The create mode; None unless the node was created.
-        session: The session that created the node.
-        data: The data of the node after the change; None if unknown.
+        mode: The create mode, or None if the node was not created.
+        session: The session that created the node, or 0 if the node was not created.
+        data: The data of the node after the change, or None if unknown.
         expected: The required version, -1 for any.
-        stat: The Stat in the reply; None for none.
+        stat: The Stat in the reply, or None if the reply contains no Stat.
         is_open: Whether every client may read the created node.
         requested_path: The path in the request, without the number that the server appends.
     """
@@ -80,7 +80,7 @@ class AcknowledgedChange:
 
     @property
     def version(self) -> int | None:
-        """The version of the node after the change; None if unknown."""
+        """The version of the node after the change, or None if unknown."""
         return 0 if self.kind == "create" else self.stat.version if self.stat is not None else None
 
 
@@ -93,9 +93,9 @@ class ShownNode:
         zxid: The zxid of the state.
         path: The path of the node.
         exists: Whether the node exists.
-        stat: The node's Stat; None if the answer contains none.
-        data: The node's data; None if the answer contains none.
-        children: The names of the children; None if the answer contains none.
+        stat: The node's Stat, or None if the answer contains no Stat.
+        data: The node's data, or None if the answer contains no data.
+        children: The names of the children, or None if the answer is not a list of children.
         listed: Number of names in the answer, including duplicates.
     """
 
@@ -129,19 +129,19 @@ class Refusal:
 
 
 class Zxids:
-    """The zxids whose changes are known."""
+    """A sorted set of the zxids whose changes are all known."""
 
     def __init__(self, known: Iterable[int]) -> None:
         self._known = sorted(set(known))
-        self._begins: list[int] = []  # for each known zxid, the first zxid of its gapless run
+        self._run_starts: list[int] = []  # for each known zxid, the first zxid of its gapless run
         for place, zxid in enumerate(self._known):
             follows = place > 0 and self._known[place - 1] == zxid - 1
-            self._begins.append(self._begins[-1] if follows else zxid)
+            self._run_starts.append(self._run_starts[-1] if follows else zxid)
 
     def complete_since(self, zxid: int) -> int:
-        """Return the zxid after which all zxids up to *zxid* are known; *zxid* itself if it is unknown."""
+        """Return the zxid after which all zxids up to *zxid* are known. If *zxid* is unknown, return *zxid* itself."""
         place = bisect_right(self._known, zxid) - 1
-        return self._begins[place] - 1 if place >= 0 and self._known[place] == zxid else zxid
+        return self._run_starts[place] - 1 if place >= 0 and self._known[place] == zxid else zxid
 
     def are_complete(self, after: int, upto: int) -> bool:
         """Return whether all zxids after *after*, up to and including *upto*, are known."""
@@ -156,17 +156,17 @@ class Facts:
         entries: All entries.
         answered: The requests with genuine answers from the server, in order.
         changes: The changes by acknowledged writes, sorted by zxid.
-        sights: The nodes that answers show, sorted by zxid.
+        shown_nodes: The nodes that answers show, sorted by zxid.
         refusals: The refused writes of single nodes.
-        failed: The failed writes, by zxid.
-        closed: The closing request of each closed session.
+        failed: The failed writes that used a zxid, by zxid.
+        closed: The closing request of each closed session, by session id.
         zxids: The known zxids.
     """
 
     entries: Sequence[Entry]
     answered: list[RecordedRequest] = field(default_factory=list)
     changes: list[AcknowledgedChange] = field(default_factory=list)
-    sights: list[ShownNode] = field(default_factory=list)
+    shown_nodes: list[ShownNode] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     failed: dict[int, RecordedRequest] = field(default_factory=dict)
     closed: dict[int, RecordedRequest] = field(default_factory=dict)
@@ -178,77 +178,81 @@ class Facts:
 
         Args:
             entries: The entries of the recording.
-            zxids: The known zxids; by default determined from these entries.
+            zxids: The known zxids. By default, the entries determine them.
         """
         facts = cls(entries)
         known: list[int] = []
         handshakes: Counter[int] = Counter()
-        unsure: set[int] = set()  # sessions that may own unknown nodes
+        incomplete_sessions: set[int] = set()  # sessions that may own unknown nodes
         for entry in entries:
             if not isinstance(entry, RecordedRequest):
                 continue
-            if len(entry.reply) >= HEADER and not any(fault in entry.faults_applied for fault in FALSIFYING_FAULTS):
+            if len(entry.reply) >= HEADER_BYTES and not any(
+                fault in entry.faults_applied for fault in FALSIFYING_FAULTS
+            ):
                 facts.answered.append(entry)
                 known += facts._read(entry)
                 if entry.opcode == CONNECT:
                     handshakes[entry.session] += 1
-                    unsure |= set() if opened_by(entry) and entry.zxid else {entry.session}
-            elif entry.opcode in CREATES or entry.opcode == OpCode.MULTI:
-                unsure.add(entry.session)
-        # A resumed session may have created nodes through a different server in the meantime. A session that was opened
+                    incomplete_sessions |= set() if opens_session(entry) and entry.zxid else {entry.session}
+            elif entry.opcode in CREATE_OPCODES or entry.opcode == OpCode.MULTI:
+                incomplete_sessions.add(entry.session)
+        # A resumed session may have created nodes through a different server before. A session that was opened
         # without a zxid may also be closed without one, because it is local or was recorded by a proxy.
-        sure = {session for session, count in handshakes.items() if count == 1} - unsure
+        complete_sessions = {session for session, count in handshakes.items() if count == 1} - incomplete_sessions
         facts.changes.sort(key=lambda change: change.zxid)
-        facts.sights.sort(key=lambda sight: sight.zxid)
-        facts._end_ephemerals(known, sure, zxids)
+        facts.shown_nodes.sort(key=lambda view: view.zxid)
+        facts._add_ephemeral_deletions(known, complete_sessions, zxids)
         return facts
 
     def _read(self, entry: RecordedRequest) -> Iterator[int]:
-        """Add the facts of an answer; yield the zxid that the request used."""
+        """Add the facts of an answer, and yield the zxid that the request used, if any."""
         row = OPERATIONS.get(entry.opcode)
         zxid = reply_zxid(entry)
-        if row is None or entry.opcode in NO_STATE or zxid <= 0:
+        if row is None or entry.opcode in STATELESS_REQUESTS or zxid <= 0:
             return
         if not row.takes_zxid:
-            self.sights += (sight for sight in _sights(entry, zxid) if _is_checked(sight.path))
+            self.shown_nodes += (view for view in _read_shown_nodes(entry, zxid) if _is_checked(view.path))
         elif entry.error == ErrorCode.OK and not any(entry.part_errors):
             self.changes += (change for change in _changes(entry, zxid) if _is_checked(change.path))
             if entry.opcode == OpCode.CLOSE_SESSION:
                 self.closed.setdefault(entry.session, entry)
             else:
                 yield zxid
-        elif entry.error in FAILS_WITH_ZXID or any(entry.part_errors):
+        elif entry.error in ERRORS_WITH_ZXID or any(entry.part_errors):
             self.failed.setdefault(zxid, entry)
             self.refusals += _refusals(entry, zxid)
             yield zxid
 
-    def _end_ephemerals(self, known: list[int], sure: set[int], zxids: Zxids | None) -> None:
+    def _add_ephemeral_deletions(self, known: list[int], complete_sessions: set[int], zxids: Zxids | None) -> None:
         """Determine the known zxids, and add the deletions of ephemeral nodes by closed sessions.
 
         The zxid of a closed session is known only if all nodes that it deleted are known.
 
         Args:
             known: The zxids of writes.
-            sure: The sessions whose creations are all recorded.
+            complete_sessions: The sessions whose creations are all recorded.
             zxids: The known zxids, or None to determine them.
         """
-        opened = [entry.zxid for entry in self.answered if entry.opcode == CONNECT and entry.zxid and opened_by(entry)]
+        opened = [
+            entry.zxid for entry in self.answered if entry.opcode == CONNECT and entry.zxid and opens_session(entry)
+        ]
         ends = {session: reply_zxid(closing) for session, closing in self.closed.items()}
         shown = Counter([*known, *opened, *ends.values()])
         if all(shown[zxid] == 1 for zxid in (*opened, *ends.values())):  # no zxid repeats, so no session is local
             known = known + opened
         else:
-            sure = set()
+            complete_sessions = set()
         while True:
-            self.zxids = zxids or Zxids([*known, *(ends[session] for session in sure & ends.keys())])
-            ended, lost = self._ended()
-            if zxids is not None or not sure & lost:
+            self.zxids = zxids or Zxids([*known, *(ends[session] for session in complete_sessions & ends.keys())])
+            ended, lost = self._ephemeral_deletions()
+            if zxids is not None or not complete_sessions & lost:
                 break
-            sure = sure - lost
+            complete_sessions = complete_sessions - lost
         self.changes += ended
         self.changes.sort(key=lambda change: change.zxid)
 
-    def _ended(self) -> tuple[list[AcknowledgedChange], set[int]]:
+    def _ephemeral_deletions(self) -> tuple[list[AcknowledgedChange], set[int]]:
         """Return the deletions of ephemeral nodes by closed sessions, and the sessions whose deletions are unknown."""
         ended: list[AcknowledgedChange] = []
         lost: set[int] = set()
@@ -272,8 +276,8 @@ def _is_checked(path: str) -> bool:
     return path.startswith("/") and not is_internal(path)
 
 
-def opened_by(entry: RecordedRequest) -> bool:
-    """Return whether a handshake opened a new session."""
+def opens_session(entry: RecordedRequest) -> bool:
+    """Return whether a handshake opened a new session. False if the handshake cannot be decoded."""
     try:
         asked, answer = ConnectRequest.decode(entry.body), ConnectResponse.decode(entry.reply)
     except MarshallingError:
@@ -281,27 +285,29 @@ def opened_by(entry: RecordedRequest) -> bool:
     return asked.session_id == 0 and answer.timeout_ms > 0
 
 
-def _sights(entry: RecordedRequest, zxid: int) -> Iterator[ShownNode]:
+def _read_shown_nodes(entry: RecordedRequest, zxid: int) -> Iterator[ShownNode]:
     row = OPERATIONS[entry.opcode]
     try:
         if entry.opcode == OpCode.MULTI_READ:
             reads = [(int(op), path) for op, path in wire.iter_reads(entry.body, 0, len(entry.body))]
-            for (op, path), (kind, record) in zip(reads, wire.decode_results(entry.reply, HEADER), strict=False):
+            for (op, path), (kind, record) in zip(reads, wire.decode_results(entry.reply, HEADER_BYTES), strict=False):
                 if path is not None:
                     code = getattr(record, "err", 0) if kind == -1 else 0
-                    yield from _sight(entry, zxid, op, path, code, record)
+                    yield from _read_shown_node(entry, zxid, op, path, code, record)
         elif row.request is not None and row.path is not None:
             path = getattr(row.request.decode(entry.body), row.path)
             has_body = row.response is not None and entry.error == ErrorCode.OK
-            answer = row.response.decode(entry.reply, HEADER) if has_body and row.response is not None else None
+            answer = row.response.decode(entry.reply, HEADER_BYTES) if has_body and row.response is not None else None
             if path is not None:
-                yield from _sight(entry, zxid, entry.opcode, path, entry.error or 0, answer)
+                yield from _read_shown_node(entry, zxid, entry.opcode, path, entry.error or 0, answer)
     except MarshallingError:
         return
 
 
-def _sight(entry: RecordedRequest, zxid: int, op: int, path: str, code: int, record: Any) -> Iterator[ShownNode]:
-    if op not in (OpCode.GET_DATA, OpCode.EXISTS, OpCode.GET_ACL) and op not in LISTS:
+def _read_shown_node(
+    entry: RecordedRequest, zxid: int, op: int, path: str, code: int, record: Any
+) -> Iterator[ShownNode]:
+    if op not in (OpCode.GET_DATA, OpCode.EXISTS, OpCode.GET_ACL) and op not in LIST_OPCODES:
         return
     if code == ErrorCode.NO_NODE:
         yield ShownNode(entry, zxid, path, exists=False)
@@ -313,17 +319,17 @@ def _sight(entry: RecordedRequest, zxid: int, op: int, path: str, code: int, rec
 
 
 def _changes(entry: RecordedRequest, zxid: int) -> Iterator[AcknowledgedChange]:
-    """Yield the changes by a write, in order."""
+    """Yield the changes by a write, in order, as far as its reply can be decoded."""
     row = OPERATIONS[entry.opcode]
     try:
         if entry.opcode == OpCode.MULTI:
             operations = wire.read_operations(entry.body, 0, len(entry.body))
-            results = wire.decode_results(entry.reply, HEADER)
+            results = wire.decode_results(entry.reply, HEADER_BYTES)
             for (op, request), (_, result) in zip(operations, results, strict=False):
                 yield from _change(entry, zxid, int(op), request, result)
         elif row.request is not None:
             asked = row.request.decode(entry.body)
-            response = row.response.decode(entry.reply, HEADER) if row.response is not None else None
+            response = row.response.decode(entry.reply, HEADER_BYTES) if row.response is not None else None
             yield from _change(entry, zxid, entry.opcode, asked, response)
     except MarshallingError:
         return
@@ -332,7 +338,7 @@ def _changes(entry: RecordedRequest, zxid: int) -> Iterator[AcknowledgedChange]:
 def _change(entry: RecordedRequest, zxid: int, op: int, request: Record, result: Any) -> Iterator[AcknowledgedChange]:
     path = getattr(request, "path", None)
     stat = getattr(result, "stat", None)
-    if op in CREATES:
+    if op in CREATE_OPCODES:
         made = getattr(result, "path", None) or path
         acl = getattr(request, "acl", None) or ()
         is_open = any(each.id == ANYONE and each.perms & Perm.READ for each in acl)

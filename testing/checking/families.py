@@ -10,7 +10,7 @@ from ...protocol import paths
 from ...protocol.enums import SEQUENTIAL_MODES, CreateMode
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
-from ...protocol.recipe_names import contender, sort_by_number
+from ...protocol.recipe_names import parse_contender, sort_by_number
 from .facts import AcknowledgedChange, Facts, ShownNode
 from .nodes import NO_CONFLICT
 from .violation import Violation
@@ -19,19 +19,19 @@ MAX_SEQUENCE: Final = 2**31 - 1000
 """Sequence numbers above this limit are ignored, because they may soon overflow to negative numbers."""
 
 
-def lists_contradict(facts: Facts) -> Iterator[Violation]:
-    """Find lists of children that lack a created child or contain a deleted one."""
-    lists = [sight for sight in facts.sights if sight.children is not None]
+def find_contradictory_lists(facts: Facts) -> Iterator[Violation]:
+    """Find lists of children that lack a created child, or contain a child that was deleted or never created."""
+    lists = [view for view in facts.shown_nodes if view.children is not None]
     by_parent: dict[str, list[AcknowledgedChange | ShownNode]] = defaultdict(list)
-    listed = {sight.path for sight in lists}
+    listed = {view.path for view in lists}
     for change in facts.changes:  # in one pass, because a transaction may create a node and its children
         if change.kind == "create" and change.path in listed:
             by_parent[change.path].append(change)
         if change.kind in ("create", "delete") and change.path != "/":
             by_parent[paths.parent(change.path)].append(change)
-    for sight in lists:
-        if sight.path in by_parent:
-            by_parent[sight.path].append(sight)
+    for view in lists:
+        if view.path in by_parent:
+            by_parent[view.path].append(view)
     for path, moments in by_parent.items():
         moments.sort(key=lambda fact: (fact.zxid, isinstance(fact, ShownNode)))
         present: dict[str, AcknowledgedChange] = {}
@@ -45,34 +45,34 @@ def lists_contradict(facts: Facts) -> Iterator[Violation]:
                 (gone if fact.exists else present).pop(name, None)
                 (present if fact.exists else gone)[name] = fact
             else:
-                yield from _list(facts, path, fact, present, gone)
+                yield from _check_list(facts, path, fact, present, gone)
                 if birth is not None and facts.zxids.are_complete(birth.zxid, fact.zxid):
                     for name in (fact.children or frozenset()) - present.keys() - gone.keys():
                         rule = f"A list of the children of {path} contains {name}, which was never created."
                         yield Violation(rule, (birth.entry, fact.entry), NO_CONFLICT)
 
 
-def _list(
+def _check_list(
     facts: Facts,
     path: str,
-    sight: ShownNode,
+    view: ShownNode,
     present: dict[str, AcknowledgedChange],
     gone: dict[str, AcknowledgedChange],
 ) -> Iterator[Violation]:
-    assert sight.children is not None
-    since = facts.zxids.complete_since(sight.zxid)
-    for name in present.keys() - sight.children:
+    assert view.children is not None
+    since = facts.zxids.complete_since(view.zxid)
+    for name in present.keys() - view.children:
         if present[name].zxid >= since:
             rule = f"A list of the children of {path} lacks {name}."
-            yield Violation(rule, (present[name].entry, sight.entry), NO_CONFLICT)
-    for name in gone.keys() & sight.children:
-        is_old = sight.stat is not None and sight.stat.pzxid < gone[name].zxid
+            yield Violation(rule, (present[name].entry, view.entry), NO_CONFLICT)
+    for name in gone.keys() & view.children:
+        is_old = view.stat is not None and view.stat.pzxid < gone[name].zxid
         if is_old or gone[name].zxid >= since:
             rule = f"A list of the children of {path} contains {name}, which was deleted before."
-            yield Violation(rule, (gone[name].entry, sight.entry), "" if is_old else NO_CONFLICT)
+            yield Violation(rule, (gone[name].entry, view.entry), "" if is_old else NO_CONFLICT)
 
 
-def sequences_repeat(facts: Facts) -> Iterator[Violation]:
+def find_repeated_sequences(facts: Facts) -> Iterator[Violation]:
     """Find sequence numbers that repeat or decrease under the same parent."""
     last: dict[str, AcknowledgedChange] = {}
     for change in facts.changes:
@@ -95,24 +95,25 @@ def sequences_repeat(facts: Facts) -> Iterator[Violation]:
             )
 
 
-class _Hold(NamedTuple):
-    """A lock that a client holds, because a list has shown the client that its node is the first one.
+class _LockHold(NamedTuple):
+    """A lock held by a client, from the moment when a list of contenders shows the client's node in first place.
 
     Args:
         zxid: The zxid of the list.
-        end: The deletion of the node; None if unknown.
-        made: The creation of the node.
-        sight: The list.
+        end: The deletion of the node, or None if unknown.
+        made: The change that created the node.
+        view: The list.
     """
 
     zxid: int
     end: AcknowledgedChange | None
     made: AcknowledgedChange
-    sight: ShownNode
+    view: ShownNode
 
     def lasts_until(self, facts: Facts, zxid: int) -> bool:
-        """Return whether the lock was certainly held until *zxid*: its node was deleted by a later request, or not
-        deleted by any request up to *zxid*.
+        """Return whether the lock is known to have been held until *zxid*.
+
+        Either a later request deleted its node, or no request up to *zxid* can have deleted it.
         """
         if self.end is not None and self.end.zxid <= zxid:
             return False
@@ -120,17 +121,17 @@ class _Hold(NamedTuple):
         return is_deleted or facts.zxids.are_complete(self.zxid, zxid)
 
 
-def locks_are_shared(facts: Facts) -> Iterator[Violation]:
+def find_shared_locks(facts: Facts) -> Iterator[Violation]:
     """Find locks that two clients hold at the same time, and tokens that are lower than an earlier holder's token.
 
     A client holds an exclusive lock once a list has shown it that its node is the first contender, until the node is
     deleted. The token is the zxid that created the node.
     """
-    for path, holds in _holds(facts).items():
-        held: _Hold | None = None
+    for path, holds in _find_holds(facts).items():
+        held: _LockHold | None = None
         for hold in holds:
             if held is not None and hold.made is not held.made:
-                stories = held.made.entry, held.sight.entry, hold.made.entry, hold.sight.entry
+                stories = held.made.entry, held.view.entry, hold.made.entry, hold.view.entry
                 if held.lasts_until(facts, hold.zxid):
                     yield Violation(
                         f"Two clients hold the lock {path}.",
@@ -148,28 +149,28 @@ def locks_are_shared(facts: Facts) -> Iterator[Violation]:
             held = hold
 
 
-def _excludes(path: str) -> bool:
-    return (node := contender(path)) is not None and node.row.excludes
+def _is_exclusive_contender(path: str) -> bool:
+    return (node := parse_contender(path)) is not None and node.row.excludes
 
 
-def _holds(facts: Facts) -> dict[str, list[_Hold]]:
+def _find_holds(facts: Facts) -> dict[str, list[_LockHold]]:
     made: dict[str, AcknowledgedChange] = {}
     ends: dict[str, list[AcknowledgedChange]] = defaultdict(list)
     for change in facts.changes:
-        if change.mode == CreateMode.EPHEMERAL_SEQUENTIAL and _excludes(change.path):
+        if change.mode == CreateMode.EPHEMERAL_SEQUENTIAL and _is_exclusive_contender(change.path):
             made[change.path] = change
         elif change.kind == "delete" and change.path in made:
             ends[change.path].append(change)
-    holds: dict[str, list[_Hold]] = defaultdict(list)
+    holds: dict[str, list[_LockHold]] = defaultdict(list)
     known: set[str] = set()
-    for sight in facts.sights:
-        contenders = [node for name in sight.children or () if (node := contender(name)) is not None]
+    for view in facts.shown_nodes:
+        contenders = [node for name in view.children or () if (node := parse_contender(name)) is not None]
         if not contenders:
             continue
-        first = paths.join(sight.path, sort_by_number(contenders)[0].name)
+        first = paths.join(view.path, sort_by_number(contenders)[0].name)
         mine = made.get(first)
-        if mine is not None and first not in known and mine.session == sight.entry.session and mine.zxid <= sight.zxid:
+        if mine is not None and first not in known and mine.session == view.entry.session and mine.zxid <= view.zxid:
             known.add(first)
-            end = next((end for end in ends[first] if end.zxid > sight.zxid), None)
-            holds[sight.path].append(_Hold(sight.zxid, end, mine, sight))
+            end = next((end for end in ends[first] if end.zxid > view.zxid), None)
+            holds[view.path].append(_LockHold(view.zxid, end, mine, view))
     return holds

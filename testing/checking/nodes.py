@@ -13,27 +13,28 @@ from ...protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, CreateMode
 from ...protocol.errors import ErrorCode
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
-from ...protocol.paths import SEQUENCE
+from ...protocol.paths import SEQUENCE_PATTERN
 from ..frames.requests import RecordedRequest
 from .facts import AcknowledgedChange, Facts, Refusal, ShownNode
 from .violation import Violation
 
-PLAIN_MODES: Final = EPHEMERAL_MODES | {CreateMode.PERSISTENT, CreateMode.PERSISTENT_SEQUENTIAL}
-"""Modes that determine the owner of a node: its session for an ephemeral node, otherwise none."""
+MODES_WITH_KNOWN_OWNER: Final = EPHEMERAL_MODES | {CreateMode.PERSISTENT, CreateMode.PERSISTENT_SEQUENTIAL}
+"""Modes that determine the owner of a node: the creating session for an ephemeral node, otherwise no session."""
 NO_CONFLICT = "All zxids between them are known, and none belongs to a conflicting write."
+"""Explanation of a violation that depends on the absence of unrecorded changes."""
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownNode:
     """The latest known state of a node.
 
     Args:
         entry: The request that shows the state.
         zxid: The zxid of the state.
         exists: Whether the node exists.
-        changed: The zxid of the node's last change; 0 if unknown.
-        version: The node's version; None if unknown.
-        data: The node's data; None if unknown.
+        changed: The zxid of the node's last change, or 0 if unknown.
+        version: The node's version, or None if unknown.
+        data: The node's data, or None if unknown.
         is_change: Whether the entry changed the node.
     """
 
@@ -46,22 +47,22 @@ class _Known:
     is_change: bool
 
 
-def nodes_contradict(facts: Facts) -> Iterator[Violation]:
-    """Find facts of a node that contradict its earlier facts, in the order of zxids."""
+def find_contradictory_nodes(facts: Facts) -> Iterator[Violation]:
+    """Find changes, refusals and answers that contradict the earlier state of their node, in the order of zxids."""
     by_path: dict[str, list[tuple[int, int, AcknowledgedChange | ShownNode | Refusal]]] = defaultdict(list)
     for change in facts.changes:
         by_path[change.path].append((change.zxid, 0, change))
     for refusal in facts.refusals:
         by_path[refusal.path].append((refusal.zxid, 0, refusal))
-    for sight in facts.sights:
-        by_path[sight.path].append((sight.zxid, 1, sight))
+    for view in facts.shown_nodes:
+        by_path[view.path].append((view.zxid, 1, view))
     for path, moments in by_path.items():
         moments.sort(key=lambda moment: moment[:2])
-        last_change: _Known | None = None
-        known: _Known | None = None
+        last_change: _KnownNode | None = None
+        known: _KnownNode | None = None
         for _, _, fact in moments:
             if isinstance(fact, ShownNode):
-                yield from _check_sight(facts, path, fact, last_change)
+                yield from _check_view(facts, path, fact, last_change)
                 known = _known_from_read(fact, known)
             elif isinstance(fact, Refusal):
                 yield from _check_refusal(facts, path, fact, known)
@@ -71,61 +72,61 @@ def nodes_contradict(facts: Facts) -> Iterator[Violation]:
                     known = last_change = _known_from_change(fact)
 
 
-def _known_from_read(sight: ShownNode, known: _Known | None) -> _Known:
-    if not sight.exists:
-        return _Known(sight.entry, sight.zxid, False, 0, None, None, False)
-    if sight.stat is None:
-        version = known.version if known is not None and known.zxid == sight.zxid else None
-        return _Known(sight.entry, sight.zxid, True, 0, version, None, False)
-    return _Known(sight.entry, sight.zxid, True, sight.stat.mzxid, sight.stat.version, sight.data, False)
+def _known_from_read(view: ShownNode, known: _KnownNode | None) -> _KnownNode:
+    if not view.exists:
+        return _KnownNode(view.entry, view.zxid, False, 0, None, None, False)
+    if view.stat is None:
+        version = known.version if known is not None and known.zxid == view.zxid else None
+        return _KnownNode(view.entry, view.zxid, True, 0, version, None, False)
+    return _KnownNode(view.entry, view.zxid, True, view.stat.mzxid, view.stat.version, view.data, False)
 
 
-def _known_from_change(change: AcknowledgedChange) -> _Known:
+def _known_from_change(change: AcknowledgedChange) -> _KnownNode:
     version = change.version if change.exists else None
-    return _Known(change.entry, change.zxid, change.exists, change.zxid, version, change.data, True)
+    return _KnownNode(change.entry, change.zxid, change.exists, change.zxid, version, change.data, True)
 
 
-def _check_sight(facts: Facts, path: str, sight: ShownNode, last: _Known | None) -> Iterator[Violation]:
-    """Compare an answer with the last acknowledged change up to its zxid."""
-    if sight.stat is not None and sight.stat.mzxid > sight.zxid:
+def _check_view(facts: Facts, path: str, view: ShownNode, last: _KnownNode | None) -> Iterator[Violation]:
+    """Compare an answer with the last acknowledged change of the node up to the answer's zxid."""
+    if view.stat is not None and view.stat.mzxid > view.zxid:
         yield Violation(
             f"A read of {path} shows a write with a higher zxid than its own.",
-            (sight.entry,),
-            f"1 shows the state at zxid {hexadecimal(sight.zxid)}, but a node from {hexadecimal(sight.stat.mzxid)}.",
+            (view.entry,),
+            f"1 shows the state at zxid {hexadecimal(view.zxid)}, but a node from {hexadecimal(view.stat.mzxid)}.",
         )
     if last is None:
         return
-    pair = last.entry, sight.entry
-    is_complete = facts.zxids.are_complete(last.zxid, sight.zxid)
-    because = f"2 shows the state at zxid {hexadecimal(sight.zxid)}, which includes 1 ({hexadecimal(last.zxid)})."
-    if not sight.exists:
+    pair = last.entry, view.entry
+    is_complete = facts.zxids.are_complete(last.zxid, view.zxid)
+    because = f"2 shows the state at zxid {hexadecimal(view.zxid)}, which includes 1 ({hexadecimal(last.zxid)})."
+    if not view.exists:
         if last.exists and is_complete:
             yield Violation(f"{path} is missing, although it was not deleted.", pair, f"{because} {NO_CONFLICT}")
     elif not last.exists:
-        if is_complete or (sight.stat is not None and sight.stat.czxid <= last.zxid):
+        if is_complete or (view.stat is not None and view.stat.czxid <= last.zxid):
             yield Violation(f"{path} exists, although it was deleted before.", pair, because)
-    elif sight.stat is not None:
-        if sight.stat.mzxid < last.zxid:
+    elif view.stat is not None:
+        if view.stat.mzxid < last.zxid:
             what = "a part of a transaction" if last.entry.opcode == OpCode.MULTI else "a write"
             yield Violation(f"A read of {path} does not show {what} up to its zxid.", pair, because)
-        elif sight.stat.mzxid > last.zxid and is_complete:
+        elif view.stat.mzxid > last.zxid and is_complete:
             yield Violation(f"A read of {path} shows a write that was never made.", pair, NO_CONFLICT)
-        elif sight.stat.mzxid == last.zxid:
-            yield from _compare(path, sight, last)
+        elif view.stat.mzxid == last.zxid:
+            yield from _compare_with_change(path, view, last)
 
 
-def _compare(path: str, sight: ShownNode, last: _Known) -> Iterator[Violation]:
+def _compare_with_change(path: str, view: ShownNode, last: _KnownNode) -> Iterator[Violation]:
     """Compare an answer with the change that it shows."""
-    assert sight.stat is not None
-    pair = last.entry, sight.entry
-    if sight.data is not None and last.data is not None and sight.data != last.data:
+    assert view.stat is not None
+    pair = last.entry, view.entry
+    if view.data is not None and last.data is not None and view.data != last.data:
         yield Violation(f"A read of {path} shows different data than the write.", pair, "Both have the same zxid.")
-    elif last.version is not None and sight.stat.version != last.version:
+    elif last.version is not None and view.stat.version != last.version:
         yield Violation(f"A read of {path} shows a different version than the write.", pair, "Both have the same zxid.")
 
 
-def _check_change(facts: Facts, path: str, change: AcknowledgedChange, known: _Known | None) -> Iterator[Violation]:
-    """Compare an accepted write with the node's known state before it."""
+def _check_change(facts: Facts, path: str, change: AcknowledgedChange, known: _KnownNode | None) -> Iterator[Violation]:
+    """Compare an accepted write with the last known state of its node."""
     if change.stat is not None and change.kind == "set" and 0 <= change.expected != change.stat.version - 1:
         yield Violation(
             f"A write of {path} was accepted at a different version than it requires.",
@@ -149,8 +150,8 @@ def _check_change(facts: Facts, path: str, change: AcknowledgedChange, known: _K
         )
 
 
-def _check_refusal(facts: Facts, path: str, refusal: Refusal, known: _Known | None) -> Iterator[Violation]:
-    """Compare a refused write with the node's known state before it."""
+def _check_refusal(facts: Facts, path: str, refusal: Refusal, known: _KnownNode | None) -> Iterator[Violation]:
+    """Compare a refused write with the last known state of its node."""
     if known is None or known.zxid >= refusal.zxid or not facts.zxids.are_complete(known.zxid, refusal.zxid - 1):
         return
     is_of_acl = refusal.entry.opcode == OpCode.SET_ACL  # the version of an ACL differs from the version of the data
@@ -168,54 +169,54 @@ def _check_refusal(facts: Facts, path: str, refusal: Refusal, known: _Known | No
         )
 
 
-def answers_are_impossible(facts: Facts) -> Iterator[Violation]:
+def find_impossible_answers(facts: Facts) -> Iterator[Violation]:
     """Find answers that contradict themselves, their request, or the creation of their node."""
     created: dict[tuple[str, int], AcknowledgedChange] = {}
     for change in facts.changes:
         if change.kind == "create":
             created[change.path, change.zxid] = change
-            number = SEQUENCE if change.mode in SEQUENTIAL_MODES else ""
+            number = SEQUENCE_PATTERN if change.mode in SEQUENTIAL_MODES else ""
             if not re.fullmatch(re.escape(change.requested_path) + number, change.path):
                 text = f"The requested path is {change.requested_path}{', plus a number' if number else ''}."
                 yield Violation(f"A create returned the wrong path {change.path}.", (change.entry,), text)
-    for sight in facts.sights:
-        stat, path = sight.stat, sight.path
-        if sight.children is not None and (
-            sight.listed != len(sight.children) or (stat is not None and stat.numChildren != sight.listed)
+    for view in facts.shown_nodes:
+        stat, path = view.stat, view.path
+        if view.children is not None and (
+            view.listed != len(view.children) or (stat is not None and stat.numChildren != view.listed)
         ):
             rule = f"A list of the children of {path} contradicts itself."
-            yield Violation(rule, (sight.entry,), "1 repeats a name, or its number of names differs from its Stat.")
+            yield Violation(rule, (view.entry,), "1 repeats a name, or its number of names differs from its Stat.")
         if stat is None:
             continue
-        if sight.data is not None and len(sight.data) != stat.dataLength:
-            text = f"1 has {len(sight.data)} bytes of data, but its Stat has the length {stat.dataLength}."
-            yield Violation(f"A read of {path} contradicts itself.", (sight.entry,), text)
+        if view.data is not None and len(view.data) != stat.dataLength:
+            text = f"1 has {len(view.data)} bytes of data, but its Stat has the length {stat.dataLength}."
+            yield Violation(f"A read of {path} contradicts itself.", (view.entry,), text)
         creation = created.get((path, stat.czxid))
-        if creation is not None and creation.mode in PLAIN_MODES:
+        if creation is not None and creation.mode in MODES_WITH_KNOWN_OWNER:
             owner = creation.session if creation.mode in EPHEMERAL_MODES else 0
             if stat.ephemeralOwner != owner:
                 text = f"2 shows the owner {hexadecimal(stat.ephemeralOwner)} instead of {hexadecimal(owner)}."
-                pair = creation.entry, sight.entry
+                pair = creation.entry, view.entry
                 yield Violation(f"A read of {path} shows a wrong owner.", pair, text)
 
 
-def versions_are_lost(facts: Facts) -> Iterator[Violation]:
-    """Find two changes that result in the same version or a lower one, and answers that differ for the same zxid."""
+def find_lost_versions(facts: Facts) -> Iterator[Violation]:
+    """Find changes that do not increase the version of their node, and answers that differ for the same zxid."""
     shown: dict[tuple[str, int], dict[int, tuple[int, bytes | None, RecordedRequest]]] = defaultdict(dict)
     for change in facts.changes:
         if change.kind == "create":
             shown[change.path, change.zxid][change.zxid] = 0, change.data, change.entry
         elif change.kind == "set" and change.stat is not None:
             shown[change.path, change.stat.czxid][change.zxid] = change.stat.version, change.data, change.entry
-    for sight in facts.sights:
-        if sight.stat is not None:
-            versions = shown[sight.path, sight.stat.czxid]
-            version, data, entry = versions.get(sight.stat.mzxid, (sight.stat.version, sight.data, sight.entry))
-            differs = version != sight.stat.version or (None not in (data, sight.data) and data != sight.data)
+    for view in facts.shown_nodes:
+        if view.stat is not None:
+            versions = shown[view.path, view.stat.czxid]
+            version, data, entry = versions.get(view.stat.mzxid, (view.stat.version, view.data, view.entry))
+            differs = version != view.stat.version or (None not in (data, view.data) and data != view.data)
             if differs:
-                rule = f"Two answers show a different node {sight.path} for the same zxid."
-                yield Violation(rule, (entry, sight.entry), f"Both show the node at {hexadecimal(sight.stat.mzxid)}.")
-            versions[sight.stat.mzxid] = version, sight.data if data is None else data, entry
+                rule = f"Two answers show a different node {view.path} for the same zxid."
+                yield Violation(rule, (entry, view.entry), f"Both show the node at {hexadecimal(view.stat.mzxid)}.")
+            versions[view.stat.mzxid] = version, view.data if data is None else data, entry
     for (path, _), versions in shown.items():
         ordered = sorted(versions.items())
         for (zxid, (version, _, before)), (later, (then, _, entry)) in pairwise(ordered):
@@ -229,11 +230,11 @@ def versions_are_lost(facts: Facts) -> Iterator[Violation]:
                 )
 
 
-def failed_writes_change_nodes(facts: Facts) -> Iterator[Violation]:
+def find_effects_of_failed_writes(facts: Facts) -> Iterator[Violation]:
     """Find nodes that were changed by a failed write."""
-    for sight in facts.sights:
-        if sight.stat is not None:
-            failed = facts.failed.get(sight.stat.mzxid) or facts.failed.get(sight.stat.czxid)
+    for view in facts.shown_nodes:
+        if view.stat is not None:
+            failed = facts.failed.get(view.stat.mzxid) or facts.failed.get(view.stat.czxid)
             if failed is not None:
                 what = "A transaction" if failed.opcode == OpCode.MULTI else "A write"
-                yield Violation(f"{what} failed, but changed {sight.path}.", (failed, sight.entry))
+                yield Violation(f"{what} failed, but changed {view.path}.", (failed, view.entry))

@@ -19,46 +19,46 @@ from ..frames.requests import RecordedRequest
 from .facts import Facts
 from .violation import Violation
 
-DETERMINED: Final = {
+FIELDS_BY_ZXID: Final = {
     "czxid": ("ctime", "ephemeralOwner"),
     "mzxid": ("mtime", "dataLength"),
     "pzxid": ("cversion", "numChildren"),
 }
-"""The fields that only change together with a zxid of the same Stat."""
+"""For each zxid of a Stat, the fields that change only together with this zxid."""
 
 
-def stats_contradict(facts: Facts) -> Iterator[Violation]:
+def find_contradictory_stats(facts: Facts) -> Iterator[Violation]:
     """Find Stats that contradict their reply, or another Stat of the same node."""
     shown: list[tuple[int, str, Stat, RecordedRequest]] = []
-    for sight in facts.sights:
-        if (stat := sight.stat) is not None:
-            shown.append((sight.zxid, sight.path, stat, sight.entry))
-            later = next((name for name in ("czxid", "pzxid") if getattr(stat, name) > sight.zxid), None)
+    for view in facts.shown_nodes:
+        if (stat := view.stat) is not None:
+            shown.append((view.zxid, view.path, stat, view.entry))
+            later = next((name for name in ("czxid", "pzxid") if getattr(stat, name) > view.zxid), None)
             if later is not None:
-                yield _impossible(sight.path, sight.entry, f"{later} is higher than the zxid of the reply")
+                yield _impossible_stat(view.path, view.entry, f"{later} is higher than the zxid of the reply")
             elif stat.czxid > stat.mzxid:
-                yield _impossible(sight.path, sight.entry, "czxid is higher than mzxid")
+                yield _impossible_stat(view.path, view.entry, "czxid is higher than mzxid")
     for change in facts.changes:
         if (stat := change.stat) is not None:
             name = "czxid" if change.kind == "create" else "mzxid"
             if getattr(stat, name) != change.zxid:
-                yield _impossible(change.path, change.entry, f"{name} is not the zxid of the write")
+                yield _impossible_stat(change.path, change.entry, f"{name} is not the zxid of the write")
             if change.entry.opcode != OpCode.MULTI:  # a later part may have changed the node at the same zxid
                 shown.append((change.zxid, change.path, stat, change.entry))
     shown.sort(key=itemgetter(0))
-    yield from _differences(shown)
-    yield from _decreases(shown)
+    yield from _find_differences(shown)
+    yield from _find_decreases(shown)
 
 
-def _impossible(path: str, entry: RecordedRequest, what: str) -> Violation:
-    return Violation(f"The Stat of {path} is impossible: {what}.", (entry,))
+def _impossible_stat(path: str, entry: RecordedRequest, contradiction: str) -> Violation:
+    return Violation(f"The Stat of {path} is impossible: {contradiction}.", (entry,))
 
 
-def _differences(shown: list[tuple[int, str, Stat, RecordedRequest]]) -> Iterator[Violation]:
+def _find_differences(shown: list[tuple[int, str, Stat, RecordedRequest]]) -> Iterator[Violation]:
     """Find fields that differ although their zxid is the same."""
     first: dict[tuple[str, int, str, int], tuple[Stat, RecordedRequest]] = {}
     for _, path, stat, entry in shown:
-        for name, fields in DETERMINED.items():
+        for name, fields in FIELDS_BY_ZXID.items():
             zxid = getattr(stat, name)
             before, earlier = first.setdefault((path, stat.czxid, name, zxid), (stat, entry))
             for field in fields if before is not stat else ():
@@ -71,8 +71,8 @@ def _differences(shown: list[tuple[int, str, Stat, RecordedRequest]]) -> Iterato
                     )
 
 
-def _decreases(shown: list[tuple[int, str, Stat, RecordedRequest]]) -> Iterator[Violation]:
-    """Find counters that decrease. A counter that has overflowed is negative."""
+def _find_decreases(shown: list[tuple[int, str, Stat, RecordedRequest]]) -> Iterator[Violation]:
+    """Find counters that decrease. Negative counters are skipped, because they have overflowed."""
     children: dict[tuple[str, int], dict[int, tuple[int, RecordedRequest]]] = defaultdict(dict)
     lists: dict[tuple[str, int], tuple[int, RecordedRequest]] = {}
     for _, path, stat, entry in shown:
@@ -80,15 +80,15 @@ def _decreases(shown: list[tuple[int, str, Stat, RecordedRequest]]) -> Iterator[
         children[node].setdefault(stat.pzxid, (stat.cversion, entry))
         version, earlier = lists.get(node, (stat.aversion, entry))
         if 0 <= stat.aversion < version:
-            yield _decrease("aversion", path, version, stat.aversion, earlier, entry)
+            yield _decrease_violation("aversion", path, version, stat.aversion, earlier, entry)
         lists[node] = stat.aversion, entry
     for (path, _), versions in children.items():
         for (_, (version, earlier)), (_, (then, entry)) in pairwise(sorted(versions.items(), key=itemgetter(0))):
             if 0 <= then < version:
-                yield _decrease("cversion", path, version, then, earlier, entry)
+                yield _decrease_violation("cversion", path, version, then, earlier, entry)
 
 
-def _decrease(
+def _decrease_violation(
     field: str, path: str, before: int, after: int, earlier: RecordedRequest, entry: RecordedRequest
 ) -> Violation:
     return Violation(f"The {field} of {path} decreases.", (earlier, entry), f"1 shows {before}, and 2 shows {after}.")

@@ -10,9 +10,9 @@ from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OPERATIONS
 from ..frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, recorded_view
 
-HEADER = 16
+HEADER_BYTES = 16
 """Size of a reply's header in bytes."""
-MAX_DATA = 40
+MAX_DATA_BYTES = 40
 """Maximum number of bytes of a node's data that a story shows."""
 
 
@@ -23,7 +23,7 @@ class Violation:
     Args:
         rule: The violation in one sentence.
         entries: The requests and events that show the violation, in the order of their answers. All are necessary.
-        because: The contradiction between the entries, which it refers to by their numbers in :attr:`story`.
+        because: Explanation of the contradiction. It refers to the entries by their numbers in :attr:`story`.
     """
 
     rule: str
@@ -33,7 +33,7 @@ class Violation:
     @property
     def story(self) -> str:
         """The rule, a numbered line for each entry, and the contradiction between them."""
-        lines = [f"  {number}. {_line(entry)}" for number, entry in enumerate(self.entries, 1)]
+        lines = [f"  {number}. {_format_entry(entry)}" for number, entry in enumerate(self.entries, 1)]
         return "\n".join([self.rule, "", *lines, *(["", self.because] if self.because else [])])
 
     def __str__(self) -> str:
@@ -41,31 +41,31 @@ class Violation:
 
 
 def reply_zxid(entry: RecordedRequest) -> int:
-    """Return the zxid in a request's reply; 0 for none."""
-    if len(entry.reply) < HEADER or entry.opcode == CONNECT:
+    """Return the zxid in the reply to a request, or 0 if the reply has no header."""
+    if len(entry.reply) < HEADER_BYTES or entry.opcode == CONNECT:
         return 0
     return r.ReplyHeader.decode(entry.reply).zxid
 
 
-def _line(entry: Entry) -> str:
+def _format_entry(entry: Entry) -> str:
     who = f"session {hexadecimal(entry.session)} on connection {entry.connection}"
     if isinstance(entry, RecordedEvent):
-        event = r.WatcherEvent.decode(entry.payload, HEADER)
+        event = r.WatcherEvent.decode(entry.payload, HEADER_BYTES)
         return f"{who} receives event {event.type} for {event.path}"
     view = recorded_view(entry)
     data = f" to {_shorten(view.data)}" if view.data is not None else ""
     version = f" if the version is {view.version}" if view.version is not None and view.version >= 0 else ""
     zxid = f", zxid {hexadecimal(reply_zxid(entry))}" if reply_zxid(entry) else ""
-    return f"{who}: {view.title}{data}{version} -> {view.outcome}{_answer(entry)}{zxid}"
+    return f"{who}: {view.title}{data}{version} -> {view.outcome}{_format_reply(entry)}{zxid}"
 
 
-def _answer(entry: RecordedRequest) -> str:
+def _format_reply(entry: RecordedRequest) -> str:
     """Return the data, path, children and version in a reply, as text."""
     row = OPERATIONS.get(entry.opcode)
-    if row is None or row.response is None or entry.error or len(entry.reply) <= HEADER:
+    if row is None or row.response is None or entry.error or len(entry.reply) <= HEADER_BYTES:
         return ""
     try:
-        response = row.response.decode(entry.reply, HEADER)
+        response = row.response.decode(entry.reply, HEADER_BYTES)
     except MarshallingError:
         return ""
     parts = []
@@ -81,4 +81,4 @@ def _answer(entry: RecordedRequest) -> str:
 
 
 def _shorten(data: bytes) -> str:
-    return repr(data) if len(data) <= MAX_DATA else f"{data[:MAX_DATA]!r}... ({len(data):,} bytes)"
+    return repr(data) if len(data) <= MAX_DATA_BYTES else f"{data[:MAX_DATA_BYTES]!r}... ({len(data):,} bytes)"

@@ -16,24 +16,26 @@ from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OPERATIONS, OpCode
 from ...protocol.paths import is_internal
 from ..frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, recorded_view
-from .facts import LISTS, NO_STATE, AcknowledgedChange, Facts
-from .violation import HEADER, Violation, reply_zxid
+from .facts import LIST_OPCODES, STATELESS_REQUESTS, AcknowledgedChange, Facts
+from .violation import HEADER_BYTES, Violation, reply_zxid
 
 DATA: Final = "data"
 CHILDREN: Final = "children"
 BOTH: Final = "both"
-UNORDERED_WITH_EVENTS: Final = NO_STATE | {int(OpCode.CLOSE_SESSION)}
-"""Requests whose answers do not follow events. A closing session, for example, receives no more events."""
-KINDS: Final[dict[int, tuple[str, ...]]] = {
+"""The kinds of watches: one-shot for data, one-shot for children, and persistent, which covers both."""
+UNORDERED_WITH_EVENTS: Final = STATELESS_REQUESTS | {int(OpCode.CLOSE_SESSION)}
+"""Requests whose answers need not follow the events of earlier changes. A closing session, for example, receives no
+more events."""
+REMOVED_WATCHES: Final[dict[int, tuple[str, ...]]] = {
     EventType.NODE_CREATED: (DATA,),
     EventType.NODE_DELETED: (DATA, CHILDREN),
     EventType.NODE_DATA_CHANGED: (DATA,),
     EventType.NODE_CHILDREN_CHANGED: (CHILDREN,),
 }
-"""The one-shot watches that each event removes."""
+"""The kinds of one-shot watches that an event removes, by type of event."""
 
 
-class _Due(NamedTuple):
+class _DueEvent(NamedTuple):
     """An event that a watch waits for.
 
     Args:
@@ -51,29 +53,29 @@ class _Due(NamedTuple):
     change: AcknowledgedChange
 
 
-class _Connection:
+class _ConnectionWatches:
     """The recorded watches of one connection."""
 
     def __init__(self, triggers: _Triggers) -> None:
-        self.is_whole = False  # whether the handshake was recorded, and therefore all watches
-        self.one_shot: dict[tuple[str, str], int] = {}  # watch numbers
+        self.is_complete = False  # whether the handshake was recorded, and therefore all watches
+        self.one_shot: dict[tuple[str, str], int] = {}  # the number of each watch, by kind and path
         self.persistent: dict[str, tuple[AddWatchMode, int]] = {}
-        self.resumed: set[str] = set()  # watches registered again, which may fire before the reply
-        self.resumed_below: set[str] = set()
+        self.uncertain: set[str] = set()  # paths that may have a watch: renewed, removed or unconfirmed
+        self.uncertain_below: set[str] = set()
         self.setters: dict[int, RecordedRequest] = {}
-        self.due: list[_Due] = []
-        self._awaited: dict[int, int] = {}  # zxids that persistent watches wait for, by number
+        self.due: list[_DueEvent] = []
+        self._awaited: dict[int, int] = {}  # zxid of the next change that a watch must report, by its number
         self._numbers = 0
         self._triggers = triggers
 
-    def watch(self, kind: str, path: str, base: int, setter: RecordedRequest) -> None:
+    def add_one_shot(self, kind: str, path: str, base: int, setter: RecordedRequest) -> None:
         """Add a one-shot watch for changes after the zxid *base*."""
         number = self._number()
         self.setters[number] = setter
         self.one_shot[kind, path] = number
         self._expect(kind, path, base, number)
 
-    def watch_always(self, path: str, mode: int, base: int, setter: RecordedRequest) -> None:
+    def add_persistent(self, path: str, mode: int, base: int, setter: RecordedRequest) -> None:
         """Add a persistent watch for changes after the zxid *base*."""
         number = self._number()
         self.setters[number] = setter
@@ -82,9 +84,9 @@ class _Connection:
             self._expect(BOTH, path, base, number)
 
     def _expect(self, kind: str, path: str, base: int, number: int) -> None:
-        change = self._triggers.first(kind, path, base)
+        change = self._triggers.first_after(kind, path, base)
         if change is not None:
-            heappush(self.due, _Due(change.zxid, number, kind, path, change))
+            heappush(self.due, _DueEvent(change.zxid, number, kind, path, change))
             if kind == BOTH:
                 self._awaited[number] = change.zxid
 
@@ -92,8 +94,8 @@ class _Connection:
         self._numbers += 1
         return self._numbers
 
-    def late(self, zxid: int) -> _Due | None:
-        """Return an event that was due before an answer with this zxid, but was not sent; or None."""
+    def pop_missed_event(self, zxid: int) -> _DueEvent | None:
+        """Return an event that should have arrived before an answer with *zxid*, or None if no event is missing."""
         while self.due and self.due[0].zxid <= zxid:
             due = heappop(self.due)
             if due.kind == BOTH and self.persistent.get(due.path, (0, -1))[1] == due.number:
@@ -103,15 +105,15 @@ class _Connection:
         return None
 
     def _is_silenced(self, path: str) -> bool:
-        """Return whether a persistent watch may keep other watches of its connection from firing, as in 3.8.
+        """Return whether a persistent watch may keep other watches of its connection from firing, as in ZooKeeper 3.8.
 
         Source: ZOOKEEPER-4475.
         """
-        return path in self.persistent or path in self.resumed or self._is_below(path)
+        return path in self.persistent or path in self.uncertain or self._is_below_recursive_watch(path)
 
     def receive(self, kind: int, path: str) -> bool:
-        """Process an event; return whether the connection has a watch for it."""
-        ended = [self.one_shot.pop((each, path), None) for each in KINDS.get(kind, ())]
+        """Process an event. Return whether the connection has, or may have, a watch for it."""
+        ended = [self.one_shot.pop((each, path), None) for each in REMOVED_WATCHES.get(kind, ())]
         asked = any(number is not None for number in ended)
         if path in self.persistent:
             asked = True
@@ -122,19 +124,19 @@ class _Connection:
                 self.setters[renewed] = self.setters[number]
                 self.persistent[path] = mode, renewed
                 self._expect(BOTH, path, waited, renewed)
-        return asked or kind not in KINDS or path in self.resumed or self._is_below(path)
+        return asked or kind not in REMOVED_WATCHES or path in self.uncertain or self._is_below_recursive_watch(path)
 
-    def _is_below(self, path: str) -> bool:
+    def _is_below_recursive_watch(self, path: str) -> bool:
         above = [path]
         while above[-1] != "/":
             above.append(paths.parent(above[-1]))
         recursive = AddWatchMode.PERSISTENT_RECURSIVE
-        return any(self.persistent.get(each, (0, 0))[0] == recursive or each in self.resumed_below for each in above)
+        return any(self.persistent.get(each, (0, 0))[0] == recursive or each in self.uncertain_below for each in above)
 
-    def forget(self, path: str) -> None:
-        """Forget the watches of a node after a removal; they need not fire any longer, but may."""
-        self.resumed.add(path)
-        self.resumed_below.add(path)
+    def forget_watches(self, path: str) -> None:
+        """Forget the removed watches of a node. They may still fire, but no longer have to."""
+        self.uncertain.add(path)
+        self.uncertain_below.add(path)
         self.persistent.pop(path, None)
         for kind in (DATA, CHILDREN):
             self.one_shot.pop((kind, path), None)
@@ -161,39 +163,39 @@ class _Triggers:
                 self._changes[key].append(change)
                 self._zxids[key].append(change.zxid)
 
-    def first(self, kind: str, path: str, base: int) -> AcknowledgedChange | None:
-        """Return the first change after the zxid *base* that fires a watch; None for none."""
+    def first_after(self, kind: str, path: str, base: int) -> AcknowledgedChange | None:
+        """Return the first change after the zxid *base* that fires a watch, or None if there is no such change."""
         zxids = self._zxids.get((kind, path), ())
         place = bisect_right(zxids, base)
         return self._changes[kind, path][place] if place < len(zxids) else None
 
 
-def watches_fail(facts: Facts) -> Iterator[Violation]:
+def find_wrong_events(facts: Facts) -> Iterator[Violation]:
     """Find events that arrive after the data that they announce, and events without a watch."""
     triggers = _Triggers(facts)
-    connections: dict[int, _Connection] = {}
+    connections: dict[int, _ConnectionWatches] = {}
     last_events: dict[tuple[int, str], Entry] = {}
     answered = {id(entry) for entry in facts.answered}
     for entry in facts.entries:
-        connection = connections.setdefault(entry.connection, _Connection(triggers))
+        connection = connections.setdefault(entry.connection, _ConnectionWatches(triggers))
         if isinstance(entry, RecordedRequest) and entry.opcode == CONNECT:
-            connection.is_whole = True
+            connection.is_complete = True
         elif isinstance(entry, RecordedRequest) and entry.opcode in (OpCode.SET_WATCHES, OpCode.SET_WATCHES2):
-            _register_again(connection, entry)
+            _note_renewed_watches(connection, entry)
     for entry in facts.entries:
         connection = connections[entry.connection]
         if isinstance(entry, RecordedEvent):
-            event = r.WatcherEvent.decode(entry.payload, HEADER)
+            event = r.WatcherEvent.decode(entry.payload, HEADER_BYTES)
             if not event.path.startswith("/"):
                 continue  # the event is a session event, or is garbled
-            is_asked = connection.receive(event.type, event.path) or not connection.is_whole
+            is_asked = connection.receive(event.type, event.path) or not connection.is_complete
             if not is_asked and not is_internal(event.path):
                 before = last_events.get((entry.connection, event.path))
                 rule = f"An event for {event.path} is sent to a client without a watch for it."
                 yield Violation(rule, (entry,) if before is None else (before, entry))
             last_events[entry.connection, event.path] = entry
         elif id(entry) in answered and entry.opcode not in UNORDERED_WITH_EVENTS and (zxid := reply_zxid(entry)) > 0:
-            due = connection.late(zxid)
+            due = connection.pop_missed_event(zxid)
             if due is not None:
                 yield Violation(
                     f"A client gets data before the event for {due.path} that announces it.",
@@ -201,13 +203,13 @@ def watches_fail(facts: Facts) -> Iterator[Violation]:
                     f"1 set the watch, and 2 fires it at zxid {hexadecimal(due.zxid)}; 3 shows the state at zxid "
                     f"{hexadecimal(zxid)}, but the event was not sent before.",
                 )
-            _set_watches(connection, entry, zxid)
+            _update_watches(connection, entry, zxid)
         elif isinstance(entry, RecordedRequest) and id(entry) not in answered and (path := recorded_view(entry).path):
-            connection.resumed.add(path)  # the request may have set a watch, although its answer is not genuine
-            connection.resumed_below.add(path)
+            connection.uncertain.add(path)  # the request may have set a watch, although its answer is not genuine
+            connection.uncertain_below.add(path)
 
 
-def _register_again(connection: _Connection, entry: RecordedRequest) -> None:
+def _note_renewed_watches(connection: _ConnectionWatches, entry: RecordedRequest) -> None:
     row = OPERATIONS[entry.opcode]
     assert row.request is not None
     try:
@@ -216,11 +218,11 @@ def _register_again(connection: _Connection, entry: RecordedRequest) -> None:
         return
     for name in ("dataWatches", "existWatches", "childWatches", "persistentWatches", "persistentRecursiveWatches"):
         listed = {path for path in getattr(request, name, None) or () if path is not None}
-        (connection.resumed_below if "Recursive" in name else connection.resumed).update(listed)
+        (connection.uncertain_below if "Recursive" in name else connection.uncertain).update(listed)
 
 
-def _set_watches(connection: _Connection, entry: RecordedRequest, zxid: int) -> None:
-    """Process the watches that a request has set or removed."""
+def _update_watches(connection: _ConnectionWatches, entry: RecordedRequest, zxid: int) -> None:
+    """Update the watches of a connection after a request that may have set or removed some."""
     view = recorded_view(entry)
     path = view.path
     is_found = entry.error == ErrorCode.OK
@@ -231,10 +233,10 @@ def _set_watches(connection: _Connection, entry: RecordedRequest, zxid: int) -> 
     ):
         return
     if entry.opcode == OpCode.ADD_WATCH and view.flags in AddWatchMode.__members__.values():
-        connection.watch_always(path, view.flags or 0, zxid, entry)
+        connection.add_persistent(path, view.flags or 0, zxid, entry)
     elif entry.opcode == OpCode.REMOVE_WATCHES:
-        connection.forget(path)
+        connection.forget_watches(path)
     elif view.watch and entry.opcode in (OpCode.GET_DATA, OpCode.EXISTS):
-        connection.watch(DATA, path, zxid, entry)
-    elif view.watch and entry.opcode in LISTS:
-        connection.watch(CHILDREN, path, zxid, entry)
+        connection.add_one_shot(DATA, path, zxid, entry)
+    elif view.watch and entry.opcode in LIST_OPCODES:
+        connection.add_one_shot(CHILDREN, path, zxid, entry)

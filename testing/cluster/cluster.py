@@ -17,7 +17,7 @@ from ...server.storage.snapshot import Snapshot
 from ..endpoint import ConsoleView
 from ..frames.interceptor import Interceptor
 from ..run import arguments
-from ..run.arguments import refusal
+from ..run.arguments import make_refusal
 from ..run.place import Place
 from ..server import Server
 from ..signatures import ClockName, CompatName, Who
@@ -30,7 +30,7 @@ from .member import Member, Role
 from .membership import reconfigure, write_config
 from .replica import MemberStatus
 from .shared import Shared
-from .whole import Time, live_sessions, member_facts, member_lines
+from .whole import ClusterTime, live_sessions, member_facts, member_lines
 
 MAX_MEMBERS: Final = 15
 TEST_SERVER_NUMBER: Final = 127
@@ -51,13 +51,13 @@ class Cluster(StateCalls):
 
     The methods of a :class:`~zoolet.testing.Server` apply to all members. For example, a fault applies to requests at
     any member. ``cluster[i]`` is a member and has most of these methods. Changes by the test go through the leader, so
-    they fail without one.
+    they fail while no member leads.
 
     Args:
         members: Number of voting members.
         observers: Number of additional members that do not vote.
         host: The address to listen on.
-        ports: The ports of the members; by default free ones.
+        ports: The ports of the members, by default free ports.
         clock: As for :class:`Server`.
         seed: As for :class:`Server`.
         config: As for :class:`Server`. With ``localSessionsEnabled``, new sessions are local to one member. With
@@ -98,7 +98,7 @@ class Cluster(StateCalls):
         arguments.check_flags(tls=tls, admin=admin)
         flags = {key: False for key in ENSEMBLE_KEYS}
         if isinstance(config, Mapping):
-            flags |= {key: _flag(key, config[key]) for key in ENSEMBLE_KEYS if key in config}
+            flags |= {key: _parse_flag(key, config[key]) for key in ENSEMBLE_KEYS if key in config}
             config = {key: value for key, value in config.items() if key not in ENSEMBLE_KEYS}
         given = config
         super().__init__(
@@ -151,7 +151,11 @@ class Cluster(StateCalls):
         return len(self._members)
 
     def __getitem__(self, index: int) -> Member:
-        """Return a member by index, starting at 0; removed members are not counted."""
+        """Return a member by index, starting at 0. Removed members are not counted.
+
+        Raises:
+            IndexError: The member does not exist.
+        """
         numbers = list(self._members)
         if not isinstance(index, int) or not -len(numbers) <= index < len(numbers):
             raise IndexError(f"member must be an index from 0 to {len(numbers) - 1}, not {index!r}")
@@ -163,13 +167,13 @@ class Cluster(StateCalls):
 
     @property
     def leader(self) -> Member | None:
-        """The current leader, or None."""
+        """The current leader, or None if no member leads."""
         leader = self.ensemble.leader
         return None if leader is None or not self._runner.running else self._members[leader.number]
 
     @property
     def followers(self) -> list[Member]:
-        """The voting members that follow the leader."""
+        """The voting members that follow the leader, without observers."""
         return [member for member in self if member.replica.status is MemberStatus.FOLLOWING]
 
     @property
@@ -197,7 +201,7 @@ class Cluster(StateCalls):
 
     @property
     def ensemble(self) -> Ensemble:
-        """The log of transactions and the leader."""
+        """The members, their log of transactions and their leader."""
         return self._shared.ensemble
 
     def _assemble(self) -> None:
@@ -211,13 +215,13 @@ class Cluster(StateCalls):
             rng=Random(self.seed),
         )
         leading.sessions.set_key(self._shared.key)
-        self._shared.begin(
+        self._shared.use_ensemble(
             Ensemble(
                 leading,
                 call_later,
                 self._clock.read,
                 election=self._election,
-                alone=READ_ONLY_AFTER_S if self._config.isro else None,
+                read_only_after=READ_ONLY_AFTER_S if self._config.isro else None,
             )
         )
         leading.has_quorum = self.ensemble.leader_would_have_quorum
@@ -236,7 +240,7 @@ class Cluster(StateCalls):
             await self._close()
             raise
         write_config(self, self._shared.engines())
-        self.ensemble.elect_now()  # the first election
+        self.ensemble.elect_now()  # the first election is immediate
         await self._open_admin()
 
     async def _close(self) -> None:
@@ -246,10 +250,10 @@ class Cluster(StateCalls):
 
     @property
     def _engine(self) -> Engine:
-        return self.ensemble.leading if self.ensemble.leader is not None else self._freshest()
+        return self.ensemble.leading if self.ensemble.leader is not None else self._most_advanced_engine()
 
-    def _freshest(self) -> Engine:
-        """Return the engine of the most advanced member, for use without a leader."""
+    def _most_advanced_engine(self) -> Engine:
+        """Return the engine that has applied the most transactions. It shows the state while no member leads."""
         running = [member.replica for member in self if member.replica.is_up] or [member.replica for member in self]
         return max(running, key=lambda each: each.applied).engine
 
@@ -266,28 +270,28 @@ class Cluster(StateCalls):
     # --- failures ---
 
     def stop_leader(self) -> Member:
-        """Stop the leader and return it; the other members elect a new leader.
+        """Stop the leader and return it. The other members elect a new leader.
 
         Raises:
             RuntimeError: The cluster has no leader.
         """
-        leader = self._need_leader()
+        leader = self._require_leader()
         leader.stop()
         return leader
 
     def kill_leader(self) -> Member:
-        """Kill the leader and return it. Unlike :meth:`stop_leader`, it resets connections and loses unsent output."""
-        leader = self._need_leader()
+        """Kill the leader and return it. Unlike :meth:`stop_leader`, reset connections and lose unsent output."""
+        leader = self._require_leader()
         leader.kill()
         return leader
 
-    def _need_leader(self) -> Member:
+    def _require_leader(self) -> Member:
         leader = self.leader
         if leader is None:
             raise RuntimeError(self._shared.no_leader_message())
         return leader
 
-    def _named(self, which: int | Member) -> Member:
+    def _find_member(self, which: int | Member) -> Member:
         return which if isinstance(which, Member) and which in list(self) else self[which]  # type: ignore[index]
 
     def transfer_leadership(self, index: int | Member) -> None:
@@ -297,14 +301,14 @@ class Cluster(StateCalls):
             IndexError: The member does not exist.
             ValueError: The member does not vote, or does not reach the leader or a quorum, or no member leads.
         """
-        self._runner.call(lambda: self.ensemble.transfer(self._named(index).number))
+        self._runner.call(lambda: self.ensemble.transfer(self._find_member(index).number))
 
     def partition(self, *groups: Collection[int | Member], noticed_after: float = 0.0) -> None:
         """Divide the network between members: each member reaches only its own group. Clients reach all members.
 
         Args:
             groups: Groups of members or member indexes. Members in no group form one more group.
-            noticed_after: Seconds until members notice the partition, like ZooKeeper's ``syncLimit``. Until then a
+            noticed_after: Seconds until members notice the partition, like ZooKeeper's ``syncLimit``. Until then, a
                 leader without a quorum keeps answering reads, and its clients stay connected.
 
         Raises:
@@ -314,7 +318,7 @@ class Cluster(StateCalls):
         arguments.check_seconds("noticed_after", noticed_after)
         if not groups or not all(isinstance(group, Collection) and not isinstance(group, str) for group in groups):
             raise ValueError(f"groups must be collections of members, such as partition([0], [1, 2]), not {groups!r}")
-        members = [[self._named(which) for which in group] for group in groups]
+        members = [[self._find_member(which) for which in group] for group in groups]
         named = [member for group in members for member in group]
         if twice := next((member for member in named if named.count(member) > 1), None):
             raise ValueError(f"member {twice.index} is in two groups")
@@ -322,9 +326,7 @@ class Cluster(StateCalls):
         self._runner.call(lambda: self.ensemble.partition(numbers, noticed_after))
 
     def heal(self) -> None:
-        """Reconnect all members, end lags, pauses and faults, reset the clock skew, and accept connections. Stopped
-        members stay stopped.
-        """
+        """Reconnect all running members, end lags and clock skew, and do the same as :meth:`Server.heal`."""
         super().heal()
 
         def heal() -> None:
@@ -335,12 +337,14 @@ class Cluster(StateCalls):
         self._runner.call(heal)
 
     def lag(self, index: int | Member, seconds: float) -> None:
-        """Delay a member: it applies committed transactions *seconds* later, answers writes only then, and returns
-        stale reads. A leader does not lag; its lag takes effect when it becomes a follower.
+        """Delay a member: it applies committed transactions *seconds* later.
+
+        Until then it does not answer writes, and its reads are stale. A leader does not lag: its lag takes effect when
+        it becomes a follower.
 
         Args:
             index: The member, or its index.
-            seconds: Delay in seconds. 0 makes the member catch up immediately; ``inf`` withholds all transactions.
+            seconds: Delay in seconds. 0 makes the member catch up immediately. ``inf`` withholds all transactions.
 
         Raises:
             IndexError: The member does not exist.
@@ -348,7 +352,7 @@ class Cluster(StateCalls):
         """
         if seconds != float("inf"):
             arguments.check_seconds("lag: seconds", seconds)
-        replica = self._named(index).replica
+        replica = self._find_member(index).replica
 
         def lag() -> None:
             replica.delay(seconds)
@@ -364,9 +368,7 @@ class Cluster(StateCalls):
             member.start()
 
     def restart(self, *, keep: bool = True, downtime: float = 0.0) -> None:
-        """Kill all members at the same time and start all of them, including stopped ones. Arguments are as for
-        :meth:`Server.restart`.
-        """
+        """Kill all members at the same time, and start all, even stopped ones. See :meth:`Server.restart`."""
         arguments.check_seconds("downtime", downtime)
 
         def restart() -> None:
@@ -379,7 +381,7 @@ class Cluster(StateCalls):
 
         self._runner.call(restart)
 
-    set_read_only = refusal(
+    set_read_only = make_refusal(
         Server.set_read_only, "members become read-only without a quorum: use partition(...), not set_read_only()"
     )
 
@@ -408,7 +410,7 @@ class Cluster(StateCalls):
 
         try:
             self._runner.call(join)
-        except RuntimeError:  # the leader was lost in the meantime
+        except RuntimeError:  # the leader was lost after the first check
             self._runner.run_soon(member.close())
             raise
         return member
@@ -423,7 +425,7 @@ class Cluster(StateCalls):
         """
 
         def remove() -> Member:
-            member = self._named(index)
+            member = self._find_member(index)
             if member.replica.votes and len(self.ensemble.voting.voters()) == 1:
                 raise ValueError(f"cannot remove member {member.index}: no other member votes")
             leading = self._writer
@@ -442,13 +444,18 @@ class Cluster(StateCalls):
     # --- sessions and time ---
 
     def expire(self, who: Who) -> None:
-        """Expire sessions, like :meth:`Server.expire`."""
+        """Expire sessions at all members, like :meth:`Server.expire`.
+
+        Raises:
+            LookupError: No session matches *who*.
+            RuntimeError: The cluster has no leader, or the leader reaches no quorum.
+        """
         self._runner.call(lambda: self._shared.expire(who, self._engine, [member.gateway for member in self]))
 
     def advance(self, seconds: float) -> None:
-        """Advance a manual clock, like :meth:`Server.advance`."""
+        """Advance the manual clock of all members, like :meth:`Server.advance`."""
         arguments.check_seconds("advance: seconds", seconds)
-        self._runner.call(lambda: advance(Time(self._shared, lambda: self), self._clock, seconds))
+        self._runner.call(lambda: advance(ClusterTime(self._shared, lambda: self), self._clock, seconds))
 
     # --- state ---
 
@@ -457,12 +464,12 @@ class Cluster(StateCalls):
         return self._runner.call(lambda: ClusterSnapshot(self, take_snapshot(self._engine)))
 
     def restore(self, snapshot: ClusterSnapshot) -> None:
-        """Restore the tree of a snapshot at all members; otherwise like :meth:`Server.restore`.
+        """Restore the tree of a snapshot at all members, like :meth:`Server.restore`.
 
         Raises:
             ValueError: *snapshot* is not a snapshot of this cluster.
         """
-        if not isinstance(snapshot, ClusterSnapshot) or snapshot.of is not self:
+        if not isinstance(snapshot, ClusterSnapshot) or snapshot.cluster is not self:
             raise ValueError(f"restore({snapshot!r}): expected a snapshot of this cluster, from its snapshot()")
         self._runner.call(lambda: self._set_tree(snapshot.copy))
 
@@ -474,8 +481,9 @@ class Cluster(StateCalls):
         self.ensemble.settle()
 
     def reset(self) -> None:
-        """Remove all sessions, connections, faults, pauses and nodes, then start and reconnect all members. Ports
-        change as for :meth:`Server.reset`.
+        """Remove all sessions, connections, faults, pauses and nodes, then start and reconnect all members.
+
+        Ports change as for :meth:`Server.reset`.
         """
 
         def reset() -> None:
@@ -499,7 +507,7 @@ class Cluster(StateCalls):
         for member in self:
             member.restore_role()
         write_config(self, self._shared.engines())
-        self._others = None
+        self._owner_session = None
         for engine in self._shared.engines():
             engine.quota.enforced = engine.settings.enforce_quota
 
@@ -510,13 +518,13 @@ class Cluster(StateCalls):
         return self._runner.call(lambda: member_facts(self))
 
     def console_views(self) -> list[ConsoleView]:
-        """Return a console view for each member; the leader's view is the default."""
+        """Return a console view for each member. The leader's view is the default."""
         return [
-            ConsoleView(member.daemon, member.address, member is self.leader, partial(self._shown, member))
+            ConsoleView(member.daemon, member.address, member is self.leader, partial(self._console_facts, member))
             for member in self
         ]
 
-    def _shown(self, member: Member) -> dict[str, object]:
+    def _console_facts(self, member: Member) -> dict[str, object]:
         return {"members": member_facts(self), "member": member.index, "report": member_lines(self.ensemble, self)}
 
     def _session_views(self) -> Mapping[int, views.SessionView]:
@@ -530,7 +538,7 @@ class Cluster(StateCalls):
             member.set_refusing(on)
 
 
-def _flag(key: str, value: object) -> bool:
+def _parse_flag(key: str, value: object) -> bool:
     """Convert the value of a boolean setting.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Copy the whole state of an engine, for members that lag too far."""
+"""Copies of the whole state of an engine, for members that lag too far, and for snapshots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...server.storage.snapshot import Snapshot
 
 
 def copy_state(source: Engine, target: Engine) -> None:
-    """Replace the state of *target* by the state of *source*; the connections of *target* are closed."""
+    """Replace the state of *target* with a copy of the state of *source*, and close the connections of *target*."""
     record, target.record = target.record, None
     last_id = target.sessions.highest_id
     replace(target, take_snapshot(source))
@@ -22,10 +22,10 @@ class ClusterSnapshot:
     """The tree of a cluster at one point in time.
 
     Args:
-        of: The cluster.
+        cluster: The cluster that the snapshot belongs to.
         copy: The tree.
     """
 
-    def __init__(self, of: object, copy: Snapshot) -> None:
-        self.of = of
+    def __init__(self, cluster: object, copy: Snapshot) -> None:
+        self.cluster = cluster
         self.copy = copy

@@ -2,23 +2,23 @@
 
 The model covers the outcome of the protocol between ZooKeeper servers, not its messages::
 
-    request --prepared by the leader's engine--> log --a quorum has it--> committed --after its lag--> applied by each
+    request --prepared by the leader's engine--> log --a quorum has it--> committed --lag of a member--> applied by it
 
 The preparing engine is ahead of all members, because it includes uncommitted transactions. It has no connections
 and no watches. If a new leader lacks the end of the log, that end is discarded, which is safe because its requests
-were not answered. The preparing engine then restarts from the leader's state.
+were not answered. After that, the preparing engine restarts from the leader's state.
 
 A member::
 
     DOWN <--stop, start--> LOOKING --a quorum elects--> LEADING, FOLLOWING, OBSERVING
                             ^  |                             |
                             |  +--alone for a while--> READ_ONLY
-                            +-------no leader any more-------+
+                            +----------leader lost-----------+
 
 This module does no I/O and reads no clock: callers pass the time and a function that schedules timers. All members
 run in one event loop.
 
-Source: Leader, Learner, FastLeaderElection, and what clients see of three servers of 3.8.0 and 3.9.4.
+Source: Leader, Learner, FastLeaderElection, and the replies of three servers of 3.8.0 and 3.9.4.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from ...server.core.ops.replay import Applied
 from ..signatures import CallLater, Timer
 from .copying import copy_state
 from .network import MemberNetwork
-from .preparing import GONE, Forwarded, Preparing
+from .preparing import SESSION_ERRORS, ForwardedRequest, RequestPreparer
 from .replica import MemberStatus, Replica
 from .voting import Voting
 
-MAX_LOG: Final = 10_000
-"""Number of transactions kept for lagging members; a member that needs older ones receives a copy of the state."""
+MAX_LOGGED_TRANSACTIONS: Final = 10_000
+"""Number of transactions kept for lagging members. A member that needs older ones receives a copy of the state."""
 COUNTER_BITS: Final = 32
 """Bits of a zxid that count within an epoch."""
 
@@ -53,19 +53,19 @@ class Ensemble:
         schedule: Calls a function after some seconds.
         read_time: Returns the time, in milliseconds since the epoch and on a monotonic clock.
         election: Duration of an election in seconds.
-        alone: Seconds after which a member without a leader becomes read-only; None for never.
+        read_only_after: Seconds after which a member without a leader becomes read-only, or None for never.
 
     Attributes:
         replicas: The members by number.
-        leader: The leader; None while there is none.
+        leader: The leader, or None while no member leads.
         epoch: Number of elections won so far.
-        linked: The leader and the members that it reaches; empty without a leader.
+        linked: The leader and the members that it reaches; empty while no member leads.
         log: The prepared transactions, starting at position ``first``.
         committed: Number of transactions that a quorum has logged.
         syncs: Answers that wait for a commit: answers to syncs, and to requests that used no zxid.
-        preparing: Executes the requests that change the state.
+        preparing: The leader's executor of requests that change the state.
         network: The links between members.
-        voting: The votes of the members; picks the winner of an election.
+        voting: The votes of the members, which determine the winner of an election.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Ensemble:
         read_time: Callable[[], tuple[int, int]],
         *,
         election: float = 0.0,
-        alone: float | None = None,
+        read_only_after: float | None = None,
     ) -> None:
         self.leading = leading
         self.replicas: dict[int, Replica] = {}
@@ -84,9 +84,9 @@ class Ensemble:
         self.epoch = 0
         self.log: list[Applied] = []
         self.first = self.committed = 0
-        self.preparing = Preparing(leading, self.log)
+        self.preparing = RequestPreparer(leading, self.log)
         self.election = election
-        self.alone = alone
+        self.read_only_after = read_only_after
         self._schedule = schedule
         self._read_time = read_time
         self.network = MemberNetwork()
@@ -96,13 +96,13 @@ class Ensemble:
         self.syncs: list[tuple[int, Replica, Callable[[], object]]] = []  # answers that wait for a commit
         self._pumping = self._pump_again = False
         self._election: tuple[Timer, Replica] | None = None  # the running election and its winner
-        self._noticing: Timer | None = None  # timer that makes members notice the partition
+        self._notice_timer: Timer | None = None  # timer that makes members notice the partition
         self._timer_at = inf
 
     # --- the network ---
 
     def now(self) -> int:
-        """Return the time in milliseconds."""
+        """Return the monotonic time in milliseconds."""
         return self._read_time()[1]
 
     def partition(self, groups: Collection[Collection[int]], noticed_after: float = 0.0) -> None:
@@ -115,20 +115,20 @@ class Ensemble:
         self._stop_noticing()
         self.network.partition(groups)
         if noticed_after > 0:
-            self._noticing = self._schedule(noticed_after, self._notice)
+            self._notice_timer = self._schedule(noticed_after, self._notice_partition)
             self.settle()
         else:
-            self._notice()
+            self._notice_partition()
 
-    def _notice(self) -> None:
+    def _notice_partition(self) -> None:
         self._stop_noticing()
         self.network.notice()
         self.settle()
 
     def _stop_noticing(self) -> None:
-        if self._noticing is not None:
-            self._noticing.cancel()
-            self._noticing = None
+        if self._notice_timer is not None:
+            self._notice_timer.cancel()
+            self._notice_timer = None
 
     def heal(self) -> None:
         """Reconnect all members, and end lags and pauses."""
@@ -152,7 +152,7 @@ class Ensemble:
                 self.start_read_only_timer(each)
 
     def add(self, replica: Replica) -> None:
-        """Add an empty member; it receives a copy of the whole state when it follows a leader."""
+        """Add an empty member. It receives a copy of the whole state when it follows a leader."""
         replica.applied = -1
         self.replicas[replica.number] = replica
         self.start_read_only_timer(replica)
@@ -170,22 +170,22 @@ class Ensemble:
             self._lose_leader()
             leader = None
         if leader is None:
-            self._elect_soon(immediately=immediately)
+            self._start_election(immediately=immediately)
             leader = self.leader
         for each in self.replicas.values():
             is_led = leader is not None and (each is leader or self.network.seems_to_reach(leader, each))
             if each.status.has_leader and not is_led:
-                self._look(each)
+                self._look_for_leader(each)
         if leader is not None:
             for each in self.replicas.values():
                 if each.status in (MemberStatus.LOOKING, MemberStatus.READ_ONLY) and self.reaches(leader, each):
-                    self._follow(each, leader)
-        self._link(leader)
+                    self._make_follower(each, leader)
+        self._update_linked(leader)
         self._send_outgoing()
         self.pump()
 
-    def _link(self, leader: Replica | None) -> None:
-        """Store which members a leader reaches, the leader first. The list is valid until the next :meth:`settle`."""
+    def _update_linked(self, leader: Replica | None) -> None:
+        """Update ``linked``: the leader, followed by the members that it reaches."""
         others = [each for each in self.replicas.values() if each is not leader and each.status.has_leader]
         self.linked = [] if leader is None else [leader, *(each for each in others if self.reaches(leader, each))]
 
@@ -206,9 +206,9 @@ class Ensemble:
         self.syncs.clear()
         for each in self.replicas.values():
             if each.status.has_leader:
-                self._look(each)
+                self._look_for_leader(each)
 
-    def _look(self, replica: Replica) -> None:
+    def _look_for_leader(self, replica: Replica) -> None:
         """Make a member look for a leader: it closes its clients' connections and drops their requests."""
         self.forget(replica)
         if replica.is_up:
@@ -222,19 +222,19 @@ class Ensemble:
         self.syncs = [entry for entry in self.syncs if entry[1] is not replica]
 
     def start_read_only_timer(self, replica: Replica) -> None:
-        """Start the timer that makes a member without a leader read-only."""
-        if replica.alone is not None:
-            replica.alone.cancel()
-        replica.alone = None
-        if self.alone is not None and replica.is_up:
-            replica.alone = self._schedule(self.alone, lambda: self._be_read_only(replica))
+        """Restart the timer that makes a member without a leader read-only."""
+        if replica.read_only_timer is not None:
+            replica.read_only_timer.cancel()
+        replica.read_only_timer = None
+        if self.read_only_after is not None and replica.is_up:
+            replica.read_only_timer = self._schedule(self.read_only_after, lambda: self._make_read_only(replica))
 
-    def _be_read_only(self, replica: Replica) -> None:
+    def _make_read_only(self, replica: Replica) -> None:
         if replica.status is MemberStatus.LOOKING and not replica.is_paused and replica.votes:
             replica.set_status(MemberStatus.READ_ONLY)
 
-    def _elect_soon(self, *, immediately: bool) -> None:
-        """Start an election. A running election continues as long as its winner stays the same."""
+    def _start_election(self, *, immediately: bool) -> None:
+        """Start an election. A running election continues while its winner stays the same."""
         winner, takes_time = self.voting.winner(), self.election > 0 and not immediately
         if self._election is not None:
             timer, expected = self._election
@@ -245,13 +245,13 @@ class Ensemble:
         if winner is not None and takes_time:
             self._election = self._schedule(self.election, self.elect_now), winner
         elif winner is not None:
-            self._lead(winner)
+            self._make_leader(winner)
 
     def elect_now(self) -> None:
-        """Elect a leader immediately if there is none."""
+        """Elect a leader immediately if no member leads."""
         self.settle(immediately=True)
 
-    def _lead(self, winner: Replica) -> None:
+    def _make_leader(self, winner: Replica) -> None:
         self.voting.candidate = None
         self.epoch += 1
         winner.forget_requests()
@@ -269,10 +269,10 @@ class Ensemble:
         winner.set_status(MemberStatus.LEADING)
         for each in self.replicas.values():
             if each is not winner and self.reaches(winner, each):
-                self._follow(each, winner)
+                self._make_follower(each, winner)
 
     def _truncate(self, winner: Replica) -> None:
-        """Discard the transactions that the new leader has not logged; their requests were not answered."""
+        """Discard the transactions that the new leader has not logged. Their requests were never answered."""
         length = winner.logged
         if length < self.first + len(self.log):
             del self.log[length - self.first :]
@@ -281,7 +281,7 @@ class Ensemble:
         for each in self.replicas.values():
             each.logged = min(each.logged, length)
 
-    def _follow(self, replica: Replica, leader: Replica) -> None:
+    def _make_follower(self, replica: Replica, leader: Replica) -> None:
         """Bring a member up to date and let it serve."""
         replica.forget_requests()
         if replica.applied < self.first:
@@ -313,7 +313,7 @@ class Ensemble:
         self.settle()
 
     def hand_over(self) -> None:
-        """Replace the leader immediately, if another member can lead. Called before the leader is removed."""
+        """Replace the leader immediately, if another member can lead. Call this before the leader is removed."""
         leader = self.leader
         if leader is not None and leader.votes:
             leader.votes = False
@@ -324,12 +324,12 @@ class Ensemble:
 
     # --- requests ---
 
-    def forward(self, origin: Replica, request: Forwarded) -> None:
-        """Forward a request to the leader; this counts as a heartbeat of the client."""
-        self._to_leader(origin, lambda: self._execute(origin, request), heard=request.session_id)
+    def forward(self, origin: Replica, request: ForwardedRequest) -> None:
+        """Forward a request to the leader, and extend the session of its client."""
+        self._send_to_leader(origin, lambda: self._execute(origin, request), heard=request.session_id)
 
     def open_session(self, origin: Replica, session_id: int, timeout_ms: int, opened: Callable[[], object]) -> None:
-        """Open a session with an id generated by a member; *opened* is called once the member knows it."""
+        """Open a session with an id from a member. *opened* is called once the member knows the session."""
 
         def execute() -> None:
             self.leading.zxid += 1
@@ -337,10 +337,10 @@ class Ensemble:
             self.preparing.owners[session_id] = origin.number
             origin.waiting[self.first + len(self.log) - 1] = lambda code, body: opened()
 
-        self._to_leader(origin, execute)
+        self._send_to_leader(origin, execute)
 
     def revalidate(self, origin: Replica, session_id: int, timeout_ms: int, answered: Callable[[bool], object]) -> None:
-        """Report to a member whether a session that its client resumes is alive. If so, the member then owns it."""
+        """Call *answered* with whether a resumed session is alive. If it is, make the member its owner."""
 
         def execute() -> None:
             session = self.leading.sessions.alive.get(session_id)
@@ -350,56 +350,56 @@ class Ensemble:
                 self.preparing.owners[session_id] = origin.number
             self._send(origin, self.committed, lambda: answered(session is not None))
 
-        self._to_leader(origin, execute)
+        self._send_to_leader(origin, execute)
 
     def sync(self, origin: Replica, session_id: int, synced: Callable[[], object]) -> None:
-        """Call *synced* when a member has applied everything prepared so far; *session_id* sent the sync."""
+        """Call *synced* when a member has applied everything prepared so far, and extend the session of the sync."""
 
         def execute() -> None:
             self.syncs.append((self.first + len(self.log), origin, synced))
 
-        self._to_leader(origin, execute, heard=session_id)
+        self._send_to_leader(origin, execute, heard=session_id)
 
     def touch(self, origin: Replica, session_id: int) -> None:
         """Extend a session after a member received data from its client."""
         if origin in self.linked:
             self._update_time()
-            self._hear(session_id)
+            self._extend_session(session_id)
 
-    def _hear(self, session_id: int) -> None:
+    def _extend_session(self, session_id: int) -> None:
         session = self.leading.sessions.alive.get(session_id)
         if session is not None:
             session.heard = self.leading.monotonic_ms
             self.leading.sessions.touch(session, self.leading.monotonic_ms)
 
-    def _to_leader(self, origin: Replica, execute: Callable[[], object], *, heard: int = 0) -> None:
-        """Have the leader execute a request as soon as a member reaches it.
+    def _send_to_leader(self, origin: Replica, execute: Callable[[], object], *, heard: int = 0) -> None:
+        """Execute a request at the leader as soon as the member reaches the leader.
 
         The session *heard* is extended only if the request reaches the leader immediately.
         """
         if origin in self.linked:
             self._update_time()
-            self._hear(heard)
+            self._extend_session(heard)
             execute()
             self.pump()
         else:
             self._outgoing.append((origin, execute))
 
     def _send_outgoing(self) -> None:
-        """Send the waiting requests that can reach the leader now; each member's requests keep their order."""
+        """Send the waiting requests that can reach the leader now. The requests of each member keep their order."""
         outgoing, self._outgoing = self._outgoing, []
         for origin, execute in outgoing:
-            self._to_leader(origin, execute)
+            self._send_to_leader(origin, execute)
 
-    def _execute(self, origin: Replica, request: Forwarded) -> None:
+    def _execute(self, origin: Replica, request: ForwardedRequest) -> None:
         before = len(self.log)
         code = self.preparing.execute(request, origin, self.epoch << COUNTER_BITS)
         end = self.first + len(self.log)
         if len(self.log) > before:
             origin.waiting[end - 1] = request.answered
-        elif code in GONE:
+        elif code in SESSION_ERRORS:
             self._send(origin, self.committed, lambda: request.answered(code, b""))
-        else:  # the request used no zxid
+        else:  # a request without a zxid is answered after the earlier transactions are committed
             self.syncs.append((end, origin, lambda: request.answered(code, b"")))
 
     # --- the log ---
@@ -417,15 +417,15 @@ class Ensemble:
                 self._commit(touched)
         finally:
             self._pumping = False
-        self._trim()
+        self._trim_log()
         self._set_timer()
         for replica in touched:
             replica.flush()
-        if self.leader is not None and not self.leader.votes:  # a reconfig has removed it
+        if self.leader is not None and not self.leader.votes:  # a reconfig has removed the leader
             self.settle()
 
     def _commit(self, touched: dict[Replica, None]) -> None:
-        """Commit, send and apply once. An answer may trigger a new request, which calls :meth:`pump` again."""
+        """Commit the logged transactions, send messages and apply those that are due. Answers may trigger requests."""
         linked, length, now = self.linked, self.first + len(self.log), self.now()
         for each in linked:
             each.logged = length
@@ -433,34 +433,34 @@ class Ensemble:
             start, self.committed = self.committed, length
             for place, entry in enumerate(self.log[start - self.first :], start):
                 if isinstance(entry[5], SetDataTxn) and entry[5].path == CONFIG:
-                    self._on_config(entry[5].data, place)
+                    self._apply_config(entry[5].data, place)
         for each in linked:
             if each.sent < self.committed:
                 each.sent = self.committed
                 each.receive(now, self.committed)
         waiting, self.syncs = self.syncs, []
-        for place, replica, mark in waiting:
+        for place, replica, on_applied in waiting:
             if place <= self.committed and replica in linked:
-                replica.receive(now, self.committed, mark)
+                replica.receive(now, self.committed, on_applied)
             else:
-                self.syncs.append((place, replica, mark))
+                self.syncs.append((place, replica, on_applied))
         for each in list(self.replicas.values()):
             if each.status.has_leader and each.apply_due(now, self.log, self.first):
                 touched[each] = None
 
-    def _on_config(self, data: bytes | None, place: int) -> None:
-        """Use the voters of the configuration at a place of the log."""
+    def _apply_config(self, data: bytes | None, place: int) -> None:
+        """Use the voters and observers of the configuration at a position of the log."""
         members, _ = parse_config(data)
         voters = voter_numbers(members)
         self.voting.use_config(voters, members.keys() - set(voters))
-        if self.leader is not None and not self.leader.votes:  # it answers only its own clients
+        if self.leader is not None and not self.leader.votes:  # a removed leader answers only its own clients
             self.voting.candidate = min((each.number for each in self.linked if each.votes), default=None)
             for each in self.linked[1:]:
                 each.waiting.pop(place, None)
 
-    def _send(self, replica: Replica, upto: int, mark: Callable[[], object]) -> None:
-        """Send a message from the leader, after the messages that are already on their way."""
-        replica.receive(self.now(), upto, mark)
+    def _send(self, replica: Replica, upto: int, on_applied: Callable[[], object]) -> None:
+        """Send a member a message from the leader, after the messages that are already on their way."""
+        replica.receive(self.now(), upto, on_applied)
 
     def _set_timer(self) -> None:
         """Set the timer for the next delayed message."""
@@ -474,10 +474,10 @@ class Ensemble:
         self._timer_at = inf
         self.pump()
 
-    def _trim(self) -> None:
-        if len(self.log) > 2 * MAX_LOG:
+    def _trim_log(self) -> None:
+        if len(self.log) > 2 * MAX_LOGGED_TRANSACTIONS:
             keep = min((each.applied for each in self.replicas.values() if each.status.has_leader), default=0)
-            count = min(len(self.log) - MAX_LOG, keep - self.first)
+            count = min(len(self.log) - MAX_LOGGED_TRANSACTIONS, keep - self.first)
             if count > 0:
                 del self.log[:count]
                 self.first += count
@@ -533,7 +533,7 @@ class Ensemble:
         self.leading.set_time(*self._read_time())
 
     def tick(self) -> bool:
-        """Expire the sessions and nodes that are due at the leader; return whether more work is due."""
+        """Expire the sessions and nodes that are due at the leader. Return whether more work is due."""
         if self.leader is None or self.leader.is_paused:
             return False
         self._update_time()

@@ -1,7 +1,7 @@
-"""Execute the frames of one connection to a member: reads by the member's engine, all other requests by the leader.
+"""The executor of a connection to a member: the member's engine executes reads, the leader all other requests.
 
 Replies keep the order of the requests, as ZooKeeper promises: a read waits for earlier writes. A write is forwarded to
-the leader immediately; several writes can be in flight. Only the handshake, which opens the session, delays all
+the leader immediately, and several writes can be in flight. Only the handshake, which opens the session, delays all
 requests that follow.
 
 Source: FollowerRequestProcessor, CommitProcessor; FinalRequestProcessor for a session that has moved.
@@ -18,7 +18,7 @@ from ...protocol import records as r
 from ...protocol.codec import int_at, put_str
 from ...protocol.enums import EPHEMERAL_MODES
 from ...protocol.errors import ErrorCode, MarshallingError
-from ...protocol.four_letter_words import WITHOUT_LEADER
+from ...protocol.four_letter_words import LEADERLESS_COMMANDS
 from ...protocol.framing import frame
 from ...protocol.handshake import ConnectRequest
 from ...protocol.operations import OPERATIONS, OpCode
@@ -26,11 +26,11 @@ from ...server.core.client_connection import ClientConnection, Session
 from ...server.core.ops.dispatch import TABLE
 from ...server.core.server_connection import ServerConnection
 from ..frames.actions import Effect
-from ..frames.frame_queue import FrameQueue, Passed
+from ..frames.frame_queue import FrameQueue, PassedRequest
 from ..frames.interceptor import Reply, errors_in
 from ..frames.requests import CONNECT
 from .gateway import Gateway
-from .preparing import Forwarded
+from .preparing import ForwardedRequest
 from .replica import MemberStatus
 
 FORWARDED: Final = frozenset(
@@ -48,8 +48,9 @@ class _Slot:
     """An unanswered request."""
 
     head: bytes
-    passed: Passed
+    passed: PassedRequest
     is_local: bool
+    """Whether the member executes the request itself, instead of the leader."""
     outcome: tuple[int, int, bytes] | None = None
     """The zxid, error code and body of the reply, once the leader's result has been applied."""
 
@@ -70,26 +71,26 @@ class MemberExecutor:
         self._inner = inner
         self._gateway = gateway
         self._slots: deque[_Slot] = deque()
-        self._early: list[tuple[bytes, Passed]] = []  # requests that wait for the handshake
-        self._opening: Passed | None = None
+        self._before_handshake: list[tuple[bytes, PassedRequest]] = []  # requests that wait for the handshake
+        self._opening: PassedRequest | None = None
         self._sent = 0  # number of sent bytes that answer requests
         self._is_executing = False
-        self.begins_raw = inner.is_command
+        self.starts_raw = inner.is_command
         self.unsolicited_output = inner.data_to_send
 
     # --- as an Executor ---
 
     def execute_raw(self, data: bytes) -> None:
         """Execute a four-letter command."""
-        if self._gateway.replica.status is MemberStatus.LOOKING and data[:4] not in WITHOUT_LEADER:
+        if self._gateway.replica.status is MemberStatus.LOOKING and data[:4] not in LEADERLESS_COMMANDS:
             self._queue.output.add(NOT_SERVING)
             self._inner.close()
             return
         self._inner.receive_data(data)
         self._queue.output.add(self._inner.data_to_send())
 
-    def execute(self, head: bytes, passed: Passed) -> int:
-        """Execute a frame or forward it to the leader; return the number of reply bytes available immediately."""
+    def execute(self, head: bytes, passed: PassedRequest) -> int:
+        """Execute a frame or forward it to the leader. Return the number of reply bytes available immediately."""
         sent = self._sent
         self._is_executing = True
         try:
@@ -98,10 +99,10 @@ class MemberExecutor:
             self._is_executing = False
         return self._sent - sent
 
-    def unanswered(self) -> list[Passed]:
+    def unanswered(self) -> list[PassedRequest]:
         """Return the unanswered requests, in order."""
         opening = [self._opening] if self._opening is not None else []
-        return [*opening, *(slot.passed for slot in self._slots), *(passed for _, passed in self._early)]
+        return [*opening, *(slot.passed for slot in self._slots), *(passed for _, passed in self._before_handshake)]
 
     def connection_lost(self) -> None:
         """Remove the connection. Requests already forwarded are executed, but not answered."""
@@ -118,28 +119,28 @@ class MemberExecutor:
 
     def _forget(self) -> None:
         self._slots.clear()
-        self._early.clear()
+        self._before_handshake.clear()
         self._opening = None
 
     # --- frames ---
 
-    def _execute(self, head: bytes, passed: Passed) -> None:
+    def _execute(self, head: bytes, passed: PassedRequest) -> None:
         inner, queue, opcode = self._inner, self._queue, passed.request.opcode
         if self._opening is not None:
-            self._early.append((head, passed))
+            self._before_handshake.append((head, passed))
             return
         if output := inner.data_to_send():
             queue.send_unsolicited(passed.request.session, output)
         serves = self._gateway.replica.status.has_leader or self._is_read_only
-        if passed.has(Effect.DROP) or not serves or self._is_of_moved_session(opcode):
+        if passed.has(Effect.DROP) or not serves or self._has_session_moved(opcode):
             queue.record(passed, None, inner.engine.zxid)
             self.close()
         elif int_at(head, 0)[0] + 4 != len(head):  # the core logs a malformed frame, and closes the connection
-            self._answer_here(head, passed)
+            self._answer_from_member(head, passed)
         elif opcode == CONNECT:
             self._connect(head, passed)
         elif opcode in ANSWERED_EARLY:
-            self._answer_here(head, passed)
+            self._answer_from_member(head, passed)
         elif self._is_forwarded(opcode) and not self._is_read_only and not inner.auth_required():
             self._forward(head, passed)
         else:
@@ -147,9 +148,10 @@ class MemberExecutor:
             self._slots.append(_Slot(head, passed, is_local=True))
             self._answer_slots()
 
-    def _is_of_moved_session(self, opcode: int) -> bool:
-        """Return whether the leader closes the connection, because it knows that the session has moved. A write takes a
-        zxid before this check, and is forwarded.
+    def _has_session_moved(self, opcode: int) -> bool:
+        """Return whether the leader closes the connection, because the session has moved to a different member.
+
+        A write uses a zxid before this check, so it is forwarded instead.
         """
         checked = opcode == OpCode.SYNC or opcode not in (CONNECT, *ANSWERED_EARLY, *FORWARDED)
         return checked and self._gateway.knows_moved(self._inner.client.session_id)
@@ -168,14 +170,14 @@ class MemberExecutor:
     def _container_error(self) -> int:
         return self._inner.engine.settings.compat.delete_container_refused_with
 
-    def _answer_here(self, head: bytes, passed: Passed) -> None:
+    def _answer_from_member(self, head: bytes, passed: PassedRequest) -> None:
         """Answer a frame with the member's own core."""
         inner, opcode = self._inner, passed.request.opcode
         if passed.effect is not None and passed.has(Effect.FAIL):
-            inner.answer(r.RequestHeader.decode(head, 4).xid, opcode, passed.effect.code)
+            inner.append_reply(r.RequestHeader.decode(head, 4).xid, opcode, passed.effect.code)
             reply = Reply(inner.data_to_send(), passed.effect.code)
         elif opcode == OpCode.CLOSE_SESSION and self._gateway.is_local(inner.client.session_id):
-            inner.answer(r.RequestHeader.decode(head, 4).xid, opcode, ErrorCode.OK)
+            inner.append_reply(r.RequestHeader.decode(head, 4).xid, opcode, ErrorCode.OK)
             reply = Reply(inner.data_to_send(), ErrorCode.OK)
             self._gateway.close_local(inner.client.session_id)
             inner.close()
@@ -195,13 +197,13 @@ class MemberExecutor:
             if output := self._inner.data_to_send():
                 self._queue.send_unsolicited(slot.passed.request.session, output)
             if slot.outcome is None:
-                self._answer_here(slot.head, slot.passed)
+                self._answer_from_member(slot.head, slot.passed)
             else:
                 self._answer_decided(slot, *slot.outcome)
 
-    # --- through the leader ---
+    # --- requests that the leader executes ---
 
-    def _forward(self, head: bytes, passed: Passed) -> None:
+    def _forward(self, head: bytes, passed: PassedRequest) -> None:
         inner, opcode = self._inner, passed.request.opcode
         header = r.RequestHeader.decode(head, 4)
         slot = _Slot(head, passed, is_local=False)
@@ -231,7 +233,7 @@ class MemberExecutor:
                 self._gateway.sync(session_id, lambda: answered(ErrorCode.OK, put_str(path)))
         else:
             asking = _copy_state(inner.client)
-            self._gateway.forward(Forwarded(asking, session_id, header.xid, opcode, body, answered, fails_with))
+            self._gateway.forward(ForwardedRequest(asking, session_id, header.xid, opcode, body, answered, fails_with))
 
     def _answer_decided(self, slot: _Slot, zxid: int, code: int, body: bytes) -> None:
         """Answer a forwarded request after this member has applied its result."""
@@ -240,7 +242,7 @@ class MemberExecutor:
             queue.record(slot.passed, None, zxid)
             self.close()
             return
-        inner.answer(r.RequestHeader.decode(slot.head, 4).xid, opcode, code, body, zxid)
+        inner.append_reply(r.RequestHeader.decode(slot.head, 4).xid, opcode, code, body, zxid)
         data = inner.data_to_send()  # the data is only the reply, because events were sent before
         self._sent += queue.answer(slot.passed, Reply(data, *errors_in(data[4:], opcode)), zxid)
         if opcode == OpCode.CLOSE_SESSION:
@@ -253,12 +255,12 @@ class MemberExecutor:
 
     # --- the handshake ---
 
-    def _connect(self, head: bytes, passed: Passed) -> None:
+    def _connect(self, head: bytes, passed: PassedRequest) -> None:
         inner, gateway = self._inner, self._gateway
         try:
             request = ConnectRequest.decode(head, 4)
         except MarshallingError:
-            self._answer_here(head, passed)
+            self._answer_from_member(head, passed)
             return
         if not inner.may_connect(request):
             self._queue.record(passed, None, inner.engine.zxid)
@@ -267,31 +269,34 @@ class MemberExecutor:
             self._refuse_read_only(request, passed)
             return
         if self._is_read_only:
-            self._begin(request, passed, gateway.local_session(inner, request))
+            self._finish_handshake(request, passed, gateway.open_or_resume_local(inner, request))
             return
         self._opening = passed
         timeout = inner.engine.settings.negotiate(request.timeout_ms)
         if request.session_id == 0 and gateway.serves_local_sessions:
-            self._begin(request, passed, gateway.local_session(inner, request))
+            self._finish_handshake(request, passed, gateway.open_or_resume_local(inner, request))
         elif request.session_id == 0:
             session_id = gateway.new_session_id()
 
             def opened() -> None:
-                self._begin(request, passed, inner.engine.sessions.alive.get(session_id))
+                self._finish_handshake(request, passed, inner.engine.sessions.alive.get(session_id))
 
             gateway.open_session(session_id, timeout, opened)
         else:
             session = inner.take_over(request)
             if not inner.engine.sessions.password_matches(request.session_id, request.password):
-                self._begin(request, passed, None)
+                self._finish_handshake(request, passed, None)
             elif session is not None and gateway.is_local(session.id):
-                self._begin(request, passed, session)
+                self._finish_handshake(request, passed, session)
             else:
-                gateway.revalidate(request.session_id, timeout, lambda session: self._begin(request, passed, session))
+                gateway.revalidate(
+                    request.session_id, timeout, lambda session: self._finish_handshake(request, passed, session)
+                )
 
-    def _refuse_read_only(self, request: ConnectRequest, passed: Passed) -> None:
-        """Refuse a client of a read-only member without local sessions, because no global session can be opened or
-        resumed. A request for a new session is answered with only a reply header, which clients do not understand.
+    def _refuse_read_only(self, request: ConnectRequest, passed: PassedRequest) -> None:
+        """Refuse a client of a read-only member that serves no local sessions, because it cannot open global sessions.
+
+        A request for a new session is answered with only a reply header, which clients do not understand.
 
         Source: ReadOnlyRequestProcessor, case createSession; ReadOnlyZooKeeperServer.validateSession.
         """
@@ -302,16 +307,16 @@ class MemberExecutor:
             self.close()
         self._sent += self._queue.answer(passed, Reply(data, ErrorCode.NOT_READ_ONLY), self._inner.engine.zxid)
 
-    def _begin(self, request: ConnectRequest, passed: Passed, session: Session | None) -> None:
+    def _finish_handshake(self, request: ConnectRequest, passed: PassedRequest, session: Session | None) -> None:
         if self._inner.closing or (self._opening is not None and self._opening is not passed):
             return
         self._opening = None
         inner = self._inner
-        inner.begin(request, session)
+        inner.start_session(request, session)
         reply = Reply.parse(inner.data_to_send(), CONNECT)
         is_local = session is not None and self._gateway.is_local(session.id)  # local sessions use no zxid
         self._sent += self._queue.answer(passed, reply, 0 if is_local else inner.engine.zxid)
-        early, self._early = self._early, []
+        early, self._before_handshake = self._before_handshake, []
         for head, each in early:
             self._execute(head, each)
         self._resume()
@@ -333,7 +338,7 @@ def creates_ephemeral(opcode: int, body: bytes) -> bool:
 
 
 def _copy_state(client: ClientConnection) -> ClientConnection:
-    """Return a copy of a client's current state, because it may change before the leader executes the request."""
+    """Return a copy of a client's state. The state may change before the leader executes the request."""
     copy = ClientConnection(client.host, client.port)
     copy.ids, copy.schemes, copy.is_super = dict(client.ids), set(client.schemes), client.is_super
     copy.session, copy.last_xid = client.session, client.last_xid

@@ -14,7 +14,7 @@ from ..frames.core_executor import make_queue
 from ..frames.frame_queue import FrameQueue
 from ..frames.interceptor import Interceptor
 from ..run import arguments, clients
-from ..run.arguments import refusal
+from ..run.arguments import make_refusal
 from ..run.place import Place
 from ..server import Server
 from ..signatures import Direction, Who
@@ -34,7 +34,7 @@ class MemberEngine(Engine):
     on_tick: Callable[[], bool]
 
     def tick(self) -> bool:
-        """Do the work that is due for the member's connections, and for the ensemble if the member leads."""
+        """Do the work that is due for the member, and for the ensemble if it leads. Return whether more is due."""
         more = super().tick()
         return self.on_tick() or more
 
@@ -50,11 +50,11 @@ class Member(StateCalls):
         number: The member's number, starting at 1.
         role: ``"participant"``, or ``"observer"`` for a member that does not vote.
         host: The address to listen on.
-        port: The port; 0 for a free one.
+        port: The port, or 0 for a free port.
         place: The event loop or thread that runs the member.
 
     Attributes:
-        gateway: Forwards requests of the member's connections to the leader.
+        gateway: The gateway that forwards requests of the member's connections to the leader.
         number: The server number in the ensemble's configuration; at first, one more than the index.
     """
 
@@ -90,7 +90,7 @@ class Member(StateCalls):
 
     @property
     def index(self) -> int:
-        """The member's index in the cluster, starting at 0; -1 once removed. Removing earlier members changes it."""
+        """The index in the cluster, starting at 0, or -1 once removed. Removing earlier members changes the index."""
         numbers = list(self._shared.ensemble.replicas)
         return numbers.index(self.number) if self.number in numbers else -1
 
@@ -139,7 +139,7 @@ class Member(StateCalls):
             engine,
             clock=self._clock,
             connection_factory=lambda connection, resume: make_queue(
-                self._interceptor, connection, resume, self._executor
+                self._interceptor, connection, resume, self._make_executor
             ),
             turn=self._place.turn,
         )
@@ -163,20 +163,24 @@ class Member(StateCalls):
         )
         return daemon
 
-    def _executor(self, queue: FrameQueue, connection: ServerConnection) -> MemberExecutor:
+    def _make_executor(self, queue: FrameQueue, connection: ServerConnection) -> MemberExecutor:
         return MemberExecutor(queue, connection, self.gateway)
 
     def start(self) -> None:
-        """Start the member again after :meth:`stop` or :meth:`kill`; it catches up and then serves clients.
+        """Start the member again after :meth:`stop` or :meth:`kill`. It catches up and then serves clients.
 
         Raises:
             RuntimeError: The member was removed from its cluster. ``stop``, ``kill``, ``pause`` and ``restart`` raise
-                it as well.
+                this error as well.
         """
         self._call(self.start_in_loop)
 
     def _call(self, function: Callable[[], object]) -> None:
-        """Call a function in the loop; raise RuntimeError if the member was removed."""
+        """Call a function in the loop.
+
+        Raises:
+            RuntimeError: The member was removed from its cluster.
+        """
 
         def call() -> None:
             if self.index < 0:
@@ -186,7 +190,7 @@ class Member(StateCalls):
         self._shared.call(call)
 
     def start_in_loop(self) -> None:
-        """Start again; called in the loop."""
+        """Start the member if it is down. Call this in the loop."""
         self._end_downtime()
         if not self.replica.is_up:
             self.replica.set_status(MemberStatus.LOOKING)
@@ -195,14 +199,14 @@ class Member(StateCalls):
             self._shared.ensemble.settle()
 
     def start_in_loop_later(self, seconds: float) -> None:
-        """Start again after some seconds, unless the member is started or stopped first; called in the loop."""
+        """Start the member after some seconds, unless it is started or stopped before. Call this in the loop."""
         if seconds:
             self._downtime = self._interceptor.call_later(seconds, lambda: self._shared.call(self.start_in_loop))
         else:
             self.start_in_loop()
 
     def stop(self) -> None:
-        """Stop the member and disconnect its clients; its data is kept. If it led, the others elect a new leader."""
+        """Stop the member and disconnect its clients. Its data is kept. If it led, the others elect a new leader."""
         self._call(lambda: self.halt(abort=False))
 
     def kill(self) -> None:
@@ -210,7 +214,7 @@ class Member(StateCalls):
         self._call(lambda: self.halt(abort=True))
 
     def halt(self, *, abort: bool) -> None:
-        """Stop, or reset connections like a killed process with *abort*; called in the loop."""
+        """Stop the member. With *abort*, reset its connections, as if it was killed. Call this in the loop."""
         self._end_downtime()
         if self.replica.is_up:
             self._set_refusing(down=True)
@@ -224,8 +228,10 @@ class Member(StateCalls):
             self._shared.ensemble.settle()
 
     def pause(self, who: Who | None = None, *, direction: Direction = "both", missing_ok: bool = False) -> None:
-        """Pause the whole member, as SIGSTOP would pause its process. Until :meth:`resume` it answers no requests,
-        applies no transactions and does not lead. With *who*, pause clients, like :meth:`Server.pause`.
+        """Pause the whole member, as SIGSTOP would pause its process. With *who*, pause clients of the member.
+
+        Until :meth:`resume`, a paused member answers no requests, applies no transactions and does not lead. The
+        arguments are as for :meth:`Server.pause`.
         """
         if who is not None:
             super().pause(who, direction=direction, missing_ok=missing_ok)
@@ -253,14 +259,14 @@ class Member(StateCalls):
 
         self._call(resume)
 
-    # --- for its cluster, in the loop ---
+    # --- called by the cluster, in the loop ---
 
     async def open(self) -> None:
-        """Start listening."""
+        """Start to listen on the member's port."""
         await self._runner.open()
 
     async def close(self) -> None:
-        """Stop permanently."""
+        """Stop the member permanently, and close its port."""
         await self._runner.close()
 
     def end_faults(self) -> None:
@@ -269,7 +275,7 @@ class Member(StateCalls):
         self.set_refusing(False)
 
     def set_refusing(self, on: bool) -> None:
-        """Refuse new connections, or accept them."""
+        """Refuse new connections to this member, or accept them."""
         self._set_refusing(by_test=on)
 
     def forget_clients(self) -> None:
@@ -279,12 +285,12 @@ class Member(StateCalls):
         self.replica.forget_requests()
 
     def restore_role(self) -> None:
-        """Restore the initial role."""
+        """Restore the role that the member was created with."""
         self.replica.votes = self._role == "participant"
         self.replica.observes = not self.replica.votes
 
     def start_after_reset(self) -> None:
-        """Start after a reset, on a new port unless the port was chosen."""
+        """Start the member after a reset. It moves to a new port, unless the test has chosen its port."""
         self._end_downtime()
         self.replica.set_status(MemberStatus.LOOKING)
         self._set_refusing(by_test=False, down=False)
@@ -321,7 +327,12 @@ class Member(StateCalls):
         return self._shared.writer()
 
     def expire(self, who: Who) -> None:
-        """Expire sessions that this member knows, like :meth:`Server.expire`."""
+        """Expire sessions that this member knows, like :meth:`Server.expire`.
+
+        Raises:
+            LookupError: No session matches *who*.
+            RuntimeError: The cluster has no leader, or the leader reaches no quorum.
+        """
         self._shared.call(lambda: self._shared.expire(who, self._engine, [self.gateway]))
 
     def restart(self, *, keep: bool = True, downtime: float = 0.0) -> None:
@@ -344,11 +355,11 @@ class Member(StateCalls):
 
         self._call(restart)
 
-    set_read_only = refusal(
+    set_read_only = make_refusal(
         Server.set_read_only,
         "a member becomes read-only without a quorum: use cluster.partition(...), not set_read_only()",
     )
     snapshot, restore, reset, advance = (
-        refusal(method, f"a member has no {method.__name__}(): call cluster.{method.__name__}()")
+        make_refusal(method, f"a member has no {method.__name__}(): call cluster.{method.__name__}()")
         for method in (Server.snapshot, Server.restore, Server.reset, Server.advance)
     )

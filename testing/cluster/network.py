@@ -8,7 +8,7 @@ from .replica import Replica
 
 
 class MemberNetwork:
-    """The links between members, as groups. Members that no group names form a group of their own."""
+    """The links between members, as groups. Members in no group form one more group."""
 
     def __init__(self) -> None:
         self._group_of: Mapping[int, int] = {}
@@ -19,11 +19,11 @@ class MemberNetwork:
         return _are_running(one, other) and _are_together(self._group_of, one, other)
 
     def seems_to_reach(self, one: Replica, other: Replica) -> bool:
-        """Return whether two members are connected as far as they have noticed."""
+        """Return whether two members still act as if they were connected."""
         return _are_running(one, other) and _are_together(self._noticed, one, other)
 
     def partition(self, groups: Collection[Collection[int]]) -> None:
-        """Divide the network into groups, without the members noticing."""
+        """Divide the network into groups. The members notice this only at :meth:`notice`."""
         self._group_of = {number: place for place, group in enumerate(groups, 1) for number in group}
 
     def notice(self) -> None:
@@ -38,7 +38,7 @@ class MemberNetwork:
         return list(by_group.values())
 
     def heal(self) -> None:
-        """Reconnect all members; they notice immediately."""
+        """Reconnect all members. They notice this immediately."""
         self.partition(())
         self.notice()
 

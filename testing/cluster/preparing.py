@@ -1,4 +1,4 @@
-"""Execute requests at the leader: the preparing engine executes each request, which becomes an entry of the log.
+"""The execution of requests at the leader, by the preparing engine. Each request becomes an entry of the log.
 
 Source: PrepRequestProcessor; SessionTrackerImpl.checkSession.
 """
@@ -16,12 +16,12 @@ from ...server.core.engine import Engine
 from ...server.core.ops.replay import ERROR, Applied
 from .replica import Answered, Replica
 
-GONE: Final = frozenset({int(ErrorCode.SESSION_MOVED), int(ErrorCode.SESSION_EXPIRED)})
-"""Errors of a session that must not change the state through this member."""
+SESSION_ERRORS: Final = frozenset({int(ErrorCode.SESSION_MOVED), int(ErrorCode.SESSION_EXPIRED)})
+"""Errors for a session that has expired, or that now belongs to a different member."""
 
 
 @dataclass(slots=True)
-class Forwarded:
+class ForwardedRequest:
     """A request that changes the state, on its way to the leader.
 
     Args:
@@ -31,7 +31,7 @@ class Forwarded:
         opcode: The request's op code.
         body: The request's body.
         answered: Receives the outcome when the member that forwarded the request has applied it.
-        fails_with: The error that a fault returns instead of executing the request; 0 for none.
+        fails_with: The error to answer with instead of executing the request, or 0.
     """
 
     client: ClientConnection
@@ -43,12 +43,12 @@ class Forwarded:
     fails_with: int = 0
 
 
-class Preparing:
-    """Executes requests with the preparing engine, and rejects sessions that have moved or expired.
+class RequestPreparer:
+    """The leader's executor of requests, which rejects sessions that have moved or expired.
 
     Args:
         engine: The preparing engine.
-        log: Receives the prepared transactions.
+        log: The list that receives the prepared transactions.
 
     Attributes:
         owners: The number of the member that each session belongs to.
@@ -60,9 +60,10 @@ class Preparing:
         self._log = log
         engine.record = log.append
 
-    def execute(self, request: Forwarded, origin: Replica, first_zxid: int) -> int:
-        """Execute a request; return its error, 0 for none. Each request that uses a zxid, even a failed one, becomes
-        one entry of the log.
+    def execute(self, request: ForwardedRequest, origin: Replica, first_zxid: int) -> int:
+        """Execute a request, and return its error code, or 0 for success.
+
+        Each request that uses a zxid becomes one entry of the log, even if it fails.
 
         Args:
             request: The request.
@@ -70,7 +71,7 @@ class Preparing:
             first_zxid: The first zxid of the epoch.
         """
         engine, log, session_id = self.engine, self._log, request.session_id
-        before, code = len(log), self._refusal(origin, session_id, request.opcode)
+        before, code = len(log), self._session_error(origin, session_id, request.opcode)
         if code == ErrorCode.SESSION_MOVED:
             engine.zxid += OPERATIONS[request.opcode].takes_zxid
         elif code:
@@ -88,8 +89,8 @@ class Preparing:
             log.append((session_id, request.xid, engine.zxid, engine.now, ERROR, ErrorTxn(code)))
         return code
 
-    def _refusal(self, origin: Replica, session_id: int, opcode: int) -> int:
-        """Return the error for a session that must not change the state through a member; 0 if it may."""
+    def _session_error(self, origin: Replica, session_id: int, opcode: int) -> int:
+        """Return the error for a session that must not change the state through a member, or 0."""
         if session_id not in self.engine.sessions.alive:
             return 0 if origin.is_local(session_id) else ErrorCode.SESSION_EXPIRED
         if opcode == OpCode.CLOSE_SESSION:

@@ -17,9 +17,9 @@ from ..state.real_time import REAL
 from .cluster import Cluster
 from .member import Member
 
-EMBEDDED: Final = "embedded members; this is a real ensemble"
+EMBEDDED_REQUIREMENT: Final = "embedded members; this is a real ensemble"
 """The requirement of most methods of a cluster, for messages."""
-ANSWERS_S: Final = 5.0
+STATUS_TIMEOUT_S: Final = 5.0
 """Timeout in seconds for a server to report its state."""
 
 
@@ -42,7 +42,7 @@ class RealMember(Proxy):
         self._runner.without_waiting = True
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise missing_attribute(self, name, Member, EMBEDDED)
+        raise missing_attribute(self, name, Member, EMBEDDED_REQUIREMENT)
 
     def _assemble(self) -> Daemon | None:
         daemon = super()._assemble()
@@ -52,7 +52,7 @@ class RealMember(Proxy):
 
     @property
     def daemon(self) -> Daemon:
-        """The daemon that listens; for internal use by the cluster."""
+        """The daemon that listens. For internal use by the cluster."""
         return self._runner.daemon
 
     @property
@@ -68,7 +68,7 @@ class RealMember(Proxy):
         if self._down:
             return "down"
         try:
-            with socket.create_connection(self._addresses[0], timeout=ANSWERS_S) as connection:
+            with socket.create_connection(self._addresses[0], timeout=STATUS_TIMEOUT_S) as connection:
                 connection.sendall(b"srvr")
                 text = b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
         except OSError:
@@ -88,10 +88,10 @@ class RealMember(Proxy):
                 real servers elect a new leader nor make them lose their quorum.
         """
         if self.is_leader:
-            raise UnsupportedError(f"stop() of the leader needs {EMBEDDED}")
+            raise UnsupportedError(f"stop() of the leader needs {EMBEDDED_REQUIREMENT}")
         others = sum(member is not self and member.status != "down" for member in self._cluster)
         if others <= len(self._cluster) // 2:
-            raise UnsupportedError(f"stop() that loses the quorum needs {EMBEDDED}")
+            raise UnsupportedError(f"stop() that loses the quorum needs {EMBEDDED_REQUIREMENT}")
 
         def halt() -> None:
             self._set_refusing(down=True)
@@ -106,11 +106,11 @@ class RealMember(Proxy):
         self._runner.call(lambda: self._set_refusing(down=False))
 
     async def open(self) -> None:
-        """Start listening; for internal use by the cluster."""
+        """Start to listen. For internal use by the cluster."""
         await self._runner.open()
 
     async def close(self) -> None:
-        """Stop permanently; for internal use by the cluster."""
+        """Stop the proxy permanently. For internal use by the cluster."""
         await self._runner.close()
 
 
@@ -123,7 +123,7 @@ class RealCluster(RealServer):
 
     Args:
         servers: Comma-separated servers, each ``host:port``.
-        seed: The seed of all randomness; random by default.
+        seed: The seed of all randomness, by default a random seed.
         failures: As for :class:`RealServer`.
 
     Raises:
@@ -138,7 +138,7 @@ class RealCluster(RealServer):
         self._runner.after_start, self._runner.before_stop = self._open, self._close
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise missing_attribute(self, name, Cluster, EMBEDDED)
+        raise missing_attribute(self, name, Cluster, EMBEDDED_REQUIREMENT)
 
     @property
     def interceptor(self) -> Interceptor:
@@ -179,12 +179,12 @@ class RealCluster(RealServer):
 
     @property
     def leader(self) -> RealMember | None:
-        """The member that reports being the leader, or None."""
+        """The member that reports that it is the leader, or None if no member does."""
         return next((member for member in self if member.is_leader), None)
 
     @property
     def followers(self) -> list[RealMember]:
-        """The members that report being followers."""
+        """The members that report that they are followers."""
         return [member for member in self if member.status == "follower"]
 
     def heal(self) -> None:
@@ -198,7 +198,7 @@ class RealCluster(RealServer):
             (member.refuse_connections if on else member.accept_connections)()
 
 
-def stand_in(
+def make_stand_in(
     hosts: str, options: Mapping[str, Any], *, members: int | None = None, failures: list[str] | None = None
 ) -> RealServer:
     """Return real servers to use instead of an embedded server or cluster.
@@ -206,14 +206,14 @@ def stand_in(
     Args:
         hosts: Comma-separated servers, each ``host:port``.
         options: The arguments of the embedded server or cluster.
-        members: Number of members of the cluster; None for a single server.
+        members: Number of members of the cluster, or None for a single server.
         failures: As for :class:`RealServer`.
 
     Raises:
         UnsupportedError: An option needs the embedded server, or there are fewer hosts than members.
     """
     plain: tuple[object, ...] = (None, False, "real", {}, 0)
-    # The proxy also uses the seed, and the release of a real server cannot be chosen.
+    # The proxy uses the seed. The release is ignored: a real server has its own, and the plugin always passes one.
     needed = [name for name, value in options.items() if value not in plain and name not in ("seed", "compat")]
     if needed:
         raise UnsupportedError(f"only the embedded server supports {', '.join(needed)}")

@@ -40,12 +40,19 @@ class MemberStatus(Enum):
 
 
 class _Message(NamedTuple):
-    """A message from the leader: the first *upto* transactions are committed; call *mark* once they are applied."""
+    """A leader's message: the first *upto* transactions are committed. Call *on_applied* once they are applied.
+
+    Args:
+        sent: The time of sending, in milliseconds.
+        due: The time to apply the transactions, in milliseconds. If infinite, the message is withheld.
+        upto: Number of committed transactions.
+        on_applied: Function to call once the transactions are applied, or None.
+    """
 
     sent: int
     due: float
     upto: int
-    mark: Callable[[], object] | None
+    on_applied: Callable[[], object] | None
 
 
 @dataclass(slots=True, eq=False)
@@ -58,19 +65,20 @@ class Replica:
         votes: Whether the member counts in elections and quorums.
         on_status: Called with the previous status after a change.
         flush: Sends the output of the member's connections.
-        is_local: Returns whether a session is local to this member.
+        is_local: Function that returns whether a session is local to this member.
 
     Attributes:
-        observes: Whether the member is an observer. A voter removed by a reconfig is not: it follows without voting.
+        observes: Whether the member is an observer. A voter that a reconfig removes follows without voting.
         status: The state of the member.
         is_paused: Whether the member's process is paused.
-        lag: Delay of messages from the leader, in seconds; infinite to withhold them.
+        lag: Delay of messages from the leader, in seconds. If infinite, messages are withheld.
         epoch: The last epoch in which the member had a leader.
-        logged: Number of transactions in the member's log; the last of them may be uncommitted.
+        logged: Number of transactions in the member's log. The last transactions may be uncommitted.
         applied: Number of transactions that the engine has applied.
         sent: Number of transactions that the leader has reported as committed.
-        alone: Timer that makes the member read-only unless it finds a leader first; None if not set.
+        read_only_timer: Timer that makes the member read-only unless it finds a leader before, or None.
         waiting: Callbacks for the outcome of transactions, by position in the log.
+        inbox: The leader's messages that the member has not processed yet, in order.
     """
 
     number: int
@@ -87,7 +95,7 @@ class Replica:
     logged: int = 0
     applied: int = 0
     sent: int = 0
-    alone: Timer | None = None
+    read_only_timer: Timer | None = None
     waiting: dict[int, Answered] = field(default_factory=dict)
     inbox: deque[_Message] = field(default_factory=deque)
 
@@ -100,28 +108,28 @@ class Replica:
         return self.status is not MemberStatus.DOWN
 
     def set_status(self, status: MemberStatus) -> None:
-        """Set the status; call ``on_status`` if it changed."""
+        """Set the status, and call ``on_status`` if it has changed."""
         before, self.status = self.status, status
         if before is not status:
             self.on_status(before)
 
-    def receive(self, now: int, upto: int, mark: Callable[[], object] | None = None) -> None:
-        """Receive the number of committed transactions from the leader.
+    def receive(self, now: int, upto: int, on_applied: Callable[[], object] | None = None) -> None:
+        """Queue the leader's message that the first *upto* transactions are committed. It takes effect after the lag.
 
         Args:
-            now: The time in milliseconds.
+            now: The time of sending, in milliseconds.
             upto: Number of committed transactions.
-            mark: Called when they are applied, or None.
+            on_applied: Function to call once these transactions are applied, or None.
         """
-        due = 0.0 if self.status is MemberStatus.LEADING else self._due(now)
-        self.inbox.append(_Message(now, max(due, self.inbox[-1].due) if self.inbox else due, upto, mark))
+        due = 0.0 if self.status is MemberStatus.LEADING else self._due_time(now)
+        self.inbox.append(_Message(now, max(due, self.inbox[-1].due) if self.inbox else due, upto, on_applied))
 
-    def _due(self, sent: int) -> float:
-        """Return when a message sent at a given time is due, in whole milliseconds like all clocks, or infinity."""
+    def _due_time(self, sent: int) -> float:
+        """Return the due time of a message sent at *sent*, in whole milliseconds, or infinity if withheld."""
         return inf if self.lag == inf else sent + ceil(self.lag * 1000)
 
     def apply_due(self, now: int, log: list[Applied], first: int) -> bool:
-        """Apply the messages that are due; return whether there were any.
+        """Apply the messages that are due. Return whether any message was due.
 
         Args:
             now: The time in milliseconds.
@@ -132,8 +140,8 @@ class Replica:
         while self.inbox and self.inbox[0].due <= now and not self.is_paused:
             message = self.inbox.popleft()
             self.apply(message.upto, log, first)
-            if message.mark is not None:
-                message.mark()
+            if message.on_applied is not None:
+                message.on_applied()
             done = True
         return done
 
@@ -157,15 +165,15 @@ class Replica:
                 engine.close_connection(client)
 
     def forget_requests(self) -> None:
-        """Drop all waiting requests and undelivered messages, because the leader is gone."""
+        """Drop all waiting requests and undelivered messages."""
         self.waiting.clear()
         self.inbox.clear()
 
     def delay(self, seconds: float) -> None:
         """Change the lag, including the lag of messages that are already on their way."""
         self.lag = seconds
-        self.inbox = deque(message._replace(due=self._due(message.sent)) for message in self.inbox)
+        self.inbox = deque(message._replace(due=self._due_time(message.sent)) for message in self.inbox)
 
     def next_due(self) -> float:
-        """Return when the next message is due; infinite for never."""
+        """Return when the next message is due, in milliseconds, or infinity if no message is waiting."""
         return self.inbox[0].due if self.inbox and not self.is_paused else inf

@@ -29,7 +29,7 @@ class Shared:
         local_sessions: Whether new sessions are local to one member.
         upgrades_sessions: Whether a local session becomes global when it creates its first ephemeral node.
         call: Calls a function in the cluster's loop.
-        tls: The TLS context of every port, and the CA file that clients trust; None for plain ports.
+        tls: The TLS context of every port, and the CA file that clients trust. Both are None for plain ports.
 
     Attributes:
         ensemble: The members' log and their leader.
@@ -60,12 +60,12 @@ class Shared:
             raise RuntimeError("the Cluster is not started; use it as 'with Cluster() as cluster:'")
         return self._ensemble
 
-    def begin(self, ensemble: Ensemble) -> None:
+    def use_ensemble(self, ensemble: Ensemble) -> None:
         """Use *ensemble* for the run that is starting."""
         self._ensemble = ensemble
 
     def engines(self) -> list[Engine]:
-        """Return the preparing engine, then the members' engines."""
+        """Return the preparing engine, followed by the members' engines."""
         return [self.ensemble.leading, *(each.engine for each in self.ensemble.replicas.values())]
 
     def writer(self) -> Engine:

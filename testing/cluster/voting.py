@@ -11,11 +11,11 @@ class Voting:
     """The votes of the members.
 
     Args:
-        replicas: The members by number, as they are at present.
-        reaches: Returns whether one member reaches a second one.
+        replicas: The members by number, a mapping that changes with the cluster.
+        reaches: Function that returns whether one member reaches a second member.
 
     Attributes:
-        candidate: Number of the member that wins the next election if no log is longer than its own; or None.
+        candidate: Number of the member that wins the next election if no log is longer than its own, or None.
         absent: Number of configured voters that are no longer members.
     """
 
@@ -48,7 +48,7 @@ class Voting:
         return 2 * sum(each is leader or self._reaches(leader, each) for each in joined) > len(numbers)
 
     def use_config(self, voters: Collection[int], observers: Collection[int]) -> None:
-        """Make the members with these numbers the voters and observers. A voter in neither list still follows."""
+        """Make the members with these numbers the voters and observers. A voter in neither list remains a follower."""
         for number, each in self._replicas.items():
             each.votes = number in voters
             each.observes = number in observers or (each.observes and not each.votes)
@@ -57,7 +57,7 @@ class Voting:
         self.absent = len(set(voters) - self._replicas.keys())
 
     def winner(self) -> Replica | None:
-        """Return the member that a quorum elects: the member with the longest log; None without a quorum."""
+        """Return the member that a quorum elects: the member with the longest log. None if no quorum can elect it."""
         able = [each for each in self.voters() if each.is_up and not each.is_paused and self.has_quorum(each)]
         if not able:
             return None

@@ -1,4 +1,4 @@
-"""Treat the members of a cluster as one server, for manual clocks and reports."""
+"""The members of a cluster as one server, for manual clocks and reports."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .member import Member
 from .shared import Shared
 
 
-class Time:
-    """Advances the time of all engines of a cluster, for a manual clock.
+class ClusterTime:
+    """The time of all engines of a cluster, which a manual clock advances.
 
     Args:
         shared: Shared state, with the preparing engine and the members' engines.
-        members: Returns the members.
+        members: Function that returns the members.
     """
 
     def __init__(self, shared: Shared, members: Callable[[], Iterable[Member]]) -> None:
@@ -26,7 +26,7 @@ class Time:
         self._members = members
 
     def next_due(self) -> int | None:
-        """Return when the next event is due at the leader, or the next local session expires; None for never."""
+        """Return the time of the next expiry at the leader or of a local session, in monotonic ms, or None."""
         ensemble = self._shared.ensemble
         moments = [member.gateway.next_due() for member in self._members()]
         if ensemble.leader is not None:
@@ -87,7 +87,7 @@ def member_lines(ensemble: Ensemble, members: Iterable[Member]) -> list[str]:
 
 
 def member_facts(members: Iterable[Member]) -> list[dict[str, object]]:
-    """Return the address, role and status of each member as JSON-compatible values."""
+    """Return the index, address, role, status, pause and lag of each member as JSON-compatible values."""
     return [
         {
             "index": member.index,

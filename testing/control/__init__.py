@@ -1,1 +1,1 @@
-"""The control API, for tests in other languages."""
+"""The control API, which gives tests in other languages the calls of the test toolkit."""

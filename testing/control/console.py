@@ -11,13 +11,13 @@ from ...server.admin.http import HttpError, HttpRequest, Response, Route, Token
 from ...server.net.daemon import Daemon
 from ..endpoint import ConsoleView, Endpoint
 
-HISTORY: Final = 10_000
-"""Number of transactions that are kept for the console of a server."""
+MAX_HISTORY_TRANSACTIONS: Final = 10_000
+"""Maximum number of transactions that the console of a server keeps."""
 
 
 class TestConsole:
-    """The console of a server or cluster that runs in this event loop. A request names a member with ``member=``, by
-    default the leader.
+    """The console of a server or cluster that runs in this event loop. The parameter ``member`` of a request selects
+    a member, by default the leader.
 
     Members have no history, because they only apply the decisions of the leader. The console cannot change members.
 
@@ -31,17 +31,17 @@ class TestConsole:
         self._endpoint = endpoint
         self._consoles: dict[Daemon, tuple[EngineConsole, dict[str, Route]]] = {}
         for view in endpoint.console_views():
-            self._routes_of(view)
+            self._view_routes(view)
 
     def routes(self) -> Iterator[Route]:
         """Yield the routes of the pages, which are the same for all members."""
-        for path, route in self._routes_of(self._endpoint.console_views()[0]).items():
+        for path, route in self._view_routes(self._endpoint.console_views()[0]).items():
             yield route._replace(answer=partial(self._answer, path))
 
     async def _answer(self, path: str, request: HttpRequest) -> Response:
-        return await self._routes_of(self._named(request))[path].answer(request)
+        return await self._view_routes(self._requested_view(request))[path].answer(request)
 
-    def _named(self, request: HttpRequest) -> ConsoleView:
+    def _requested_view(self, request: HttpRequest) -> ConsoleView:
         views = self._endpoint.console_views()
         text = None if views[0].members is None else dict(request.parameters()).get("member")
         if text is None:
@@ -50,15 +50,15 @@ class TestConsole:
             raise HttpError(404, f"member must be an index from 0 to {len(views) - 1}, not {text[:20]!r}")
         return views[int(text)]
 
-    def _routes_of(self, view: ConsoleView) -> dict[str, Route]:
+    def _view_routes(self, view: ConsoleView) -> dict[str, Route]:
         if view.daemon not in self._consoles:
-            history = HISTORY if view.members is None else 0
+            history = MAX_HISTORY_TRANSACTIONS if view.members is None else 0
             console = EngineConsole(view.daemon, history=history, name=view.name, kind="test", cluster=view.members)
-            routes = console.routes(Token(None))  # the token is in the path
+            routes = console.routes(Token(None))  # the control API checks its own token, which is in the path
             self._consoles[view.daemon] = console, {route.path: route for route in routes}
         return self._consoles[view.daemon][1]
 
     def stop(self) -> None:
-        """Stop sampling."""
+        """Stop sampling the metrics of the servers."""
         for console, _ in self._consoles.values():
             console.stop()

@@ -1,4 +1,4 @@
-"""The control of a server by commands with JSON parameters and JSON results, for programs in other languages.
+"""The control of a server through commands with JSON parameters and results, for programs in other languages.
 
 Faults, snapshots and recordings, which are objects in Python, are numbers here.
 """
@@ -10,13 +10,13 @@ from typing import Any
 
 from ..endpoint import Endpoint
 from .commands import endpoint_commands
-from .numbered import Numbered
+from .numbered import NumberedObjects
 from .parameters import MISSING
 from .values import MismatchError, UsageError, to_json, unknown_parameter_message
 
 
 class Control:
-    """Executes commands on a server or a proxy that runs in this event loop.
+    """The executor of commands on a server or a proxy that runs in this event loop.
 
     Args:
         endpoint: The server or proxy.
@@ -28,20 +28,20 @@ class Control:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.commands = endpoint_commands(type(endpoint))
-        self._numbered = Numbered(endpoint)
+        self._numbered = NumberedObjects(endpoint)
         kinds = [each.kind for command in self.commands.values() for each in command.parameters.values()]
-        self._kept = tuple({kind.numbered for kind in kinds if kind.numbered is not None})
-        self._members: tuple[Any, ...] = tuple({kind.indexed for kind in kinds if kind.indexed is not None})
-        self._suffixes = {
-            **dict.fromkeys(self._kept, " The result is its number."),
-            **dict.fromkeys(self._members, " The result is its index."),
+        self._numbered_types = tuple({kind.numbered for kind in kinds if kind.numbered is not None})
+        self._member_types: tuple[Any, ...] = tuple({kind.indexed for kind in kinds if kind.indexed is not None})
+        self._result_hints = {
+            **dict.fromkeys(self._numbered_types, " The result is its number."),
+            **dict.fromkeys(self._member_types, " The result is its index."),
         }
 
     def index(self) -> dict[str, Any]:
-        """Return the commands and their parameters, for ``GET /commands``."""
+        """Return a description of each command and its parameters, for ``GET /commands``."""
         return {
             name: {
-                "summary": command.summary + self._suffixes.get(command.returns, ""),
+                "summary": command.summary + self._result_hints.get(command.returns, ""),
                 "parameters": {key: parameter.as_json() for key, parameter in command.parameters.items()},
             }
             for name, command in self.commands.items()
@@ -55,7 +55,7 @@ class Control:
             ValueError: The server rejects the value of a parameter.
             LookupError: The session, fault, snapshot, recording or member does not exist.
             ZooKeeperError: The server refuses the command.
-            TimeoutError: A condition to wait for did not become true in time.
+            TimeoutError: The condition that the command waits for did not become true in time.
         """
         command = self.commands.get(name)
         if command is None:
@@ -76,9 +76,9 @@ class Control:
             except UsageError as error:
                 raise UsageError(f"{name}: {error}") from None
         result = command.run(self.endpoint, self._numbered, values)
-        return self._shown(await result if inspect.isawaitable(result) else result)
+        return self._result_json(await result if inspect.isawaitable(result) else result)
 
-    def _shown(self, result: Any) -> Any:
-        if isinstance(result, self._kept):
+    def _result_json(self, result: Any) -> Any:
+        if isinstance(result, self._numbered_types):
             return self._numbered.number_of(result)
-        return to_json(result.index if isinstance(result, self._members) else result)
+        return to_json(result.index if isinstance(result, self._member_types) else result)

@@ -35,18 +35,18 @@ from .console import TestConsole
 from .control import Control
 
 LIMITS: Final = Limits(body=1 << 26, seconds=60.0, idle=60.0, paced=False)
-"""A body may be a large tree, commands may wait, and the token keeps other callers out."""
-REFUSALS: Final = (ValueError, LookupError, ZooKeeperError, OSError, RuntimeError)
+"""The limits of requests: a body may be a large tree, and a command may wait. The token keeps other callers out."""
+CALLER_ERRORS: Final = (ValueError, LookupError, ZooKeeperError, OSError, RuntimeError)
 """Errors of a command that are the caller's mistakes. A RuntimeError means, for example, a cluster without a leader."""
 
 
 class ControlServer:
-    """Serves the control API, for a server or proxy in the running event loop: ``async with ControlServer(control)``.
+    """The HTTP server of the control API, in the running event loop: ``async with ControlServer(control) as server``.
 
     Args:
         control: The commands.
         host: The address to listen on.
-        port: The port, or 0 for a free one.
+        port: The port, or 0 for a free port.
 
     Attributes:
         url: The URL with the token, without a slash at its end.
@@ -65,8 +65,8 @@ class ControlServer:
         if self._control.endpoint.console_views():
             self._console = TestConsole(self._control.endpoint)
         missing = no_page("GET /commands lists the commands")
-        router = Router(self._routes(), missing, is_local=is_loopback(self._host), enter=self._enter)
-        self._http = HttpServer(router.route_of, LIMITS)
+        router = Router(self._routes(), missing, is_local=is_loopback(self._host), enter=self._check_token)
+        self._http = HttpServer(router.find_route, LIMITS)
         try:
             port = await self._http.start(self._host, self._port)
         except BaseException:
@@ -85,18 +85,18 @@ class ControlServer:
         yield Route(GET, "/commands", self._index)
         yield Route(POST, "/commands/*", self._execute)
         for route in self._console.routes() if self._console is not None else ():
-            yield route if route.path != "/" else route._replace(answer=partial(self._root, route))
+            yield route if route.path != "/" else route._replace(answer=partial(self._answer_root, route))
         yield Route(GET, "/", self._index)
 
-    def _enter(self, request: HttpRequest) -> HttpRequest:
+    def _check_token(self, request: HttpRequest) -> HttpRequest:
         path, query = request.path_and_query()
         token, slash, rest = path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             raise HttpError(403, "the path does not start with the token; use the whole URL in ZOOLET_ADMIN")
         return request._replace(target=f"{slash}{rest}?{query}")
 
-    async def _root(self, page: Route, request: HttpRequest) -> Response:
-        """Answer with the page at a path that ends with a slash, because the links in the page are relative."""
+    async def _answer_root(self, page: Route, request: HttpRequest) -> Response:
+        """Redirect to a path with a slash at its end, or answer with the page, whose links are relative."""
         if not request.target.startswith("/"):
             return Response(status=308, headers=(("Location", f"/{self._token}/"),))
         return await page.answer(request)
@@ -118,5 +118,5 @@ class ControlServer:
             raise HttpError(504, str(error)) from None
         except RecursionError:
             raise HttpError(400, "the request body is nested too deeply") from None
-        except REFUSALS as error:
+        except CALLER_ERRORS as error:
             raise HttpError(400, f"{type(error).__name__}: {error}") from None

@@ -10,7 +10,7 @@ from ..recording.recording import Recording
 from ..signatures import Who
 
 
-class Numbered:
+class NumberedObjects:
     """The objects that commands have returned, by number.
 
     Args:
@@ -20,16 +20,16 @@ class Numbered:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._objects: dict[int, object] = {}
-        self._made = 0
+        self._last_number = 0
 
     def number_of(self, thing: object) -> int:
-        """Return the number of an object. An object without a number gets one."""
+        """Return the number of an object. An object without a number gets the next number."""
         for number, other in self._objects.items():
             if other is thing:
                 return number
-        self._made += 1
-        self._objects[self._made] = thing
-        return self._made
+        self._last_number += 1
+        self._objects[self._last_number] = thing
+        return self._last_number
 
     def find(self, number: int, kind: type, name: str) -> Any:
         """Return the object with a number.
@@ -56,7 +56,7 @@ class Numbered:
         return self._status(fault)
 
     def release(self, fault: Fault) -> None:
-        """Execute the requests that a fault holds, and hold no further requests."""
+        """Execute the requests that a fault holds, and stop holding requests."""
         fault.release()
 
     def end_fault(self, fault: Fault) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Numbered:
         return shown
 
     def start_recording(self, who: Who = "all") -> Recording:
-        """Start a recording of requests."""
+        """Start to record the requests of a client, or of all clients."""
         return self._endpoint.recording(who).__enter__()
 
     def stop_recording(self, recording: Recording) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The parameters of commands, from the signatures of methods. The type hint defines the form of a value in JSON."""
+"""The parameters of commands, derived from signatures. A type hint determines the form of a value in JSON."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .values import MismatchError, UsageError, parse_data, parse_session, parse_
 
 MISSING: Final = inspect.Parameter.empty
 """The default of a required parameter."""
-MAX_WAIT: Final = 600.0
+MAX_WAIT_SECONDS: Final = 600.0
 """Maximum number of seconds that a command may wait."""
 
 
 @dataclass(frozen=True)
 class ParameterKind:
-    """The form of a value in JSON.
+    """The form of a parameter's value in JSON.
 
     Args:
         name: Human-readable name.
@@ -29,8 +29,8 @@ class ParameterKind:
         read: Function that converts the JSON value.
         choices: Permitted values, or empty if all are permitted.
         nullable: Whether the value may be null.
-        numbered: Class of the object, if the value is an object's number.
-        indexed: Class of the member, if the value is a member's index.
+        numbered: Class to look up if the value is the number of an object, such as a fault; otherwise None.
+        indexed: Class to look up if the value is the index of a member; otherwise None.
     """
 
     name: str
@@ -89,10 +89,10 @@ class Parameter:
         return shown | {key: value for key, value in more.items() if value not in (None, [])}
 
 
-# --- kinds ---
+# --- kinds of parameters ---
 
 
-def _type_check(kind: type | tuple[type, ...], name: str) -> Callable[[Any], Any]:
+def _make_reader(kind: type | tuple[type, ...], name: str) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise MismatchError(name, value)
@@ -101,14 +101,14 @@ def _type_check(kind: type | tuple[type, ...], name: str) -> Callable[[Any], Any
     return read
 
 
-def _seconds(value: Any) -> float:
-    seconds: float = _type_check((int, float), "a number")(value)
-    if not 0 <= seconds <= MAX_WAIT:
-        raise MismatchError(f"from 0 to {MAX_WAIT:g} seconds", value)
+def _read_seconds(value: Any) -> float:
+    seconds: float = _make_reader((int, float), "a number")(value)
+    if not 0 <= seconds <= MAX_WAIT_SECONDS:
+        raise MismatchError(f"from 0 to {MAX_WAIT_SECONDS:g} seconds", value)
     return seconds
 
 
-def _code(value: object) -> int:
+def _read_error_code(value: object) -> int:
     name = value.upper() if isinstance(value, str) else ""
     if name in ErrorCode.__members__:
         return ErrorCode[name]
@@ -117,42 +117,42 @@ def _code(value: object) -> int:
     raise MismatchError("the name or number of an error, such as NO_NODE", value)
 
 
-def _index(value: object) -> int:
+def _read_index(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise MismatchError("the index of a member, counted from 0", value)
     return value
 
 
-def _groups(value: object) -> list[list[int]]:
+def _read_groups(value: object) -> list[list[int]]:
     if not isinstance(value, list) or not all(isinstance(group, list) for group in value):
         raise MismatchError("a list of lists of members, such as [[0], [1, 2]]", value)
-    return [[_index(member) for member in group] for group in value]
+    return [[_read_index(member) for member in group] for group in value]
 
 
-_TEXT: Final = ParameterKind("text", ("string",), _type_check(str, "text"))
-_NUMBER: Final = ParameterKind("number", ("number",), _type_check((int, float), "a number"))
-_WHOLE: Final = ParameterKind("whole number", ("number",), _type_check(int, "a whole number"))
-_BY_TYPE: Final = {
+_TEXT: Final = ParameterKind("text", ("string",), _make_reader(str, "text"))
+_NUMBER: Final = ParameterKind("number", ("number",), _make_reader((int, float), "a number"))
+_INTEGER: Final = ParameterKind("whole number", ("number",), _make_reader(int, "a whole number"))
+_KINDS_BY_TYPE: Final = {
     bytes: ParameterKind('text or {"base64": ""}', ("string", "object"), parse_data),
-    bool: ParameterKind("true or false", ("boolean",), _type_check(bool, "true or false")),
-    ZooKeeperError: ParameterKind("name or number", ("string", "number"), _code),
+    bool: ParameterKind("true or false", ("boolean",), _make_reader(bool, "true or false")),
+    ZooKeeperError: ParameterKind("name or number", ("string", "number"), _read_error_code),
     str: _TEXT,
     float: _NUMBER,
     Mapping: ParameterKind("object", ("object",), parse_tree),
-    int: _WHOLE,
-    Collection: ParameterKind("list of lists", ("array",), _groups),
+    int: _INTEGER,
+    Collection: ParameterKind("list of lists", ("array",), _read_groups),
 }
-"""Kinds by a type in the hint. The first match applies."""
+"""The kind for each type that occurs in type hints. The first matching type applies."""
 _SESSION: Final = ParameterKind('session id or "all"', ("string", "number"), parse_session)
-_WAIT: Final = replace(_NUMBER, read=_seconds)
+_TIMEOUT: Final = replace(_NUMBER, read=_read_seconds)
 
 
 def index_kind(kind: type) -> ParameterKind:
     """Return the kind for the index of a member."""
-    return replace(_WHOLE, read=_index, indexed=kind)
+    return replace(_INTEGER, read=_read_index, indexed=kind)
 
 
-def _kind_of(name: str, hint: Any) -> ParameterKind | None:
+def _hint_kind(name: str, hint: Any) -> ParameterKind | None:
     """Return the kind of a type hint, or None if JSON cannot express it."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kind = _kind_without_null(name, [part for part in parts if part is not NoneType])
@@ -161,31 +161,31 @@ def _kind_of(name: str, hint: Any) -> ParameterKind | None:
 
 def _kind_without_null(name: str, parts: list[Any]) -> ParameterKind | None:
     literals = [part for part in parts if get_origin(part) is Literal]
-    classes = [part for part in parts if isinstance(part, type) and part not in _BY_TYPE]
+    classes = [part for part in parts if isinstance(part, type) and part not in _KINDS_BY_TYPE]
     if set(parts) >= set(get_args(Who)):
         return _SESSION
     if literals:
         return _TEXT if len(parts) > 1 else replace(_TEXT, choices=get_args(literals[0]))
     if classes:
-        return index_kind(classes[0]) if int in parts else replace(_WHOLE, numbered=classes[0])
+        return index_kind(classes[0]) if int in parts else replace(_INTEGER, numbered=classes[0])
     if name == "timeout":
-        return _WAIT
+        return _TIMEOUT
     known = {get_origin(part) or part for part in parts}
-    return next((kind for type, kind in _BY_TYPE.items() if type in known), None)
+    return next((kind for type, kind in _KINDS_BY_TYPE.items() if type in known), None)
 
 
-# --- from a method ---
+# --- parameters of a method ---
 
 
 def described_parameters(
     method: Callable[..., Any], descriptions: Mapping[str, str]
 ) -> Iterator[tuple[str, Parameter]]:
-    """Yield the described parameters, by their names in JSON."""
+    """Yield the parameters of a method that have descriptions, with their names in JSON."""
     hints = get_type_hints(method)
     for name, parameter in inspect.signature(method).parameters.items():
         if hints.get(name) is Action:
             yield from _action_parameters(descriptions)
-        elif name in hints and (kind := _kind_of(name, hints[name])) is not None:
+        elif name in hints and (kind := _hint_kind(name, hints[name])) is not None:
             key = kind.indexed.__name__.lower() if kind.indexed is not None else name
             if key in descriptions:
                 is_spread = parameter.kind is inspect.Parameter.VAR_POSITIONAL
@@ -193,7 +193,7 @@ def described_parameters(
 
 
 def _action_parameters(descriptions: Mapping[str, str]) -> Iterator[tuple[str, Parameter]]:
-    """Yield the name of an action, and the parameters of all actions."""
+    """Yield the parameter for the name of the action, and the parameters of all actions."""
     yield "action", Parameter(replace(_TEXT, choices=(*ACTIONS,)), f"one of {', '.join(ACTIONS)}", MISSING, "action")
     found: dict[str, Parameter] = {}
     for action, make in ACTIONS.items():

@@ -34,7 +34,7 @@ class MismatchError(UsageError):
         super().__init__(f"must be {expected}, not {value!r}")
 
 
-# --- JSON in ---
+# --- JSON parameters ---
 
 
 def parse_data(value: object) -> bytes | None:
@@ -90,11 +90,11 @@ def _znode(value: object, path: str) -> Any:
     )
 
 
-# --- JSON out ---
+# --- JSON results ---
 
 
 def to_json(value: object) -> Any:
-    """Return a result as JSON."""
+    """Return the result of a command as JSON. Bytes, ids and zxids become text or objects."""
     if isinstance(value, bytes):
         return node_json.data_json(value)
     if isinstance(value, ACL):

@@ -1,1 +1,1 @@
-"""Process the frames of a connection: pauses, faults and recordings."""
+"""The processing of a connection's frames: pauses, faults and recordings."""

@@ -8,16 +8,16 @@ from typing import Final
 
 from ...protocol.errors import ErrorCode, ZooKeeperError
 
-HOLD_LIMIT: Final = 30.0
-"""Seconds after which a held request is executed without a release."""
+HOLD_LIMIT_SECONDS: Final = 30.0
+"""Default number of seconds after which a held request is executed without a release."""
 
-SMALLEST: Final = 1e-6
-LARGEST: Final = 1e9
-"""The bounds for seconds and for bytes per second."""
+MIN_ACTION_VALUE: Final = 1e-6
+MAX_ACTION_VALUE: Final = 1e9
+"""The bounds of a positive number of seconds or bytes per second."""
 
 
 class Effect(Enum):
-    """The treatment of a request. If several effects match, the first one in this list applies."""
+    """The treatment of a request. If several effects match, the first effect in this list applies."""
 
     DROP = 1
     FAIL = 2
@@ -31,12 +31,12 @@ class Action:
     """The action of a fault, returned by the functions of this module. It can be used in only one fault.
 
     Attributes:
-        name: The call that returned the action, with its argument, for reports.
+        name: The call that returned the action, with its arguments, for reports.
         effect: The treatment of the request; None if it is answered as usual.
-        code: The error code of the reply; 0 for none.
+        code: The error code of the reply, or 0 if the action causes no error.
         seconds: Delay in seconds.
         jitter: Maximum additional random delay in seconds.
-        rate: Rate of the reply in bytes per second; None for no limit.
+        rate: Rate of the reply in bytes per second, or None for no limit.
         at: Offset in the reply at which it is corrupted or truncated.
         holds: Whether requests are held until :meth:`release`.
         limit: Seconds after which a held request is executed anyway.
@@ -56,7 +56,7 @@ class Action:
         rate: float | None = None,
         at: int = 0,
         holds: bool = False,
-        limit: float = HOLD_LIMIT,
+        limit: float = HOLD_LIMIT_SECONDS,
         events: bool = False,
     ) -> None:
         self.name = name
@@ -95,7 +95,7 @@ def delay(seconds: float, jitter: float = 0.0) -> Action:
 
     Args:
         seconds: Minimum delay in seconds.
-        jitter: Maximum additional delay; each request gets a random part of it, from the server's seed.
+        jitter: Maximum additional delay in seconds. A random part of it, from the server's seed, delays each request.
 
     Raises:
         ValueError: *seconds* or *jitter* is negative.
@@ -137,7 +137,7 @@ def drop_request() -> Action:
 
 
 def lose_reply() -> Action:
-    """Execute the request and close the connection without a reply; the client cannot know whether it was applied."""
+    """Execute the request and close the connection without a reply. The client cannot know whether it was applied."""
     return Action("lose_reply()", Effect.LOSE_REPLY)
 
 
@@ -146,17 +146,17 @@ def close_after() -> Action:
     return Action("close_after()", Effect.CLOSE_AFTER)
 
 
-def hold(limit: float = HOLD_LIMIT) -> Action:
+def hold(limit: float = HOLD_LIMIT_SECONDS) -> Action:
     """Hold the request until :meth:`Action.release`. Later requests on its connection also wait.
 
     Args:
-        limit: Seconds of the server's clock after which the request is executed anyway. Leaving the fault's block then
-            raises a TimeoutError.
+        limit: Seconds of the server's clock after which the request is executed anyway. In that case,
+            the end of the fault's block raises a TimeoutError.
 
     Raises:
         ValueError: *limit* is not above 0.
     """
-    if not _is_number(limit, SMALLEST):
+    if not _is_number(limit, MIN_ACTION_VALUE):
         raise ValueError(f"hold: limit must be more than 0 seconds, not {limit!r}")
     return Action("hold()", holds=True, limit=limit)
 
@@ -196,18 +196,18 @@ def slow_reply(bytes_per_second: float) -> Action:
     Raises:
         ValueError: *bytes_per_second* is not above 0.
     """
-    if not _is_number(bytes_per_second, SMALLEST):
+    if not _is_number(bytes_per_second, MIN_ACTION_VALUE):
         raise ValueError(f"slow_reply: bytes_per_second must be more than 0, not {bytes_per_second!r}")
     return Action(f"slow_reply({bytes_per_second})", rate=bytes_per_second)
 
 
 def withhold_event() -> Action:
-    """Withhold the event. :meth:`Action.release` sends it late; an event not released before the fault ends is lost."""
+    """Withhold the event until :meth:`Action.release`. If the fault ends without a release, the event is lost."""
     return Action("withhold_event()", events=True)
 
 
 def _is_number(value: object, low: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= MAX_ACTION_VALUE
 
 
 ACTIONS: Final[dict[str, Callable[..., Action]]] = {

@@ -1,4 +1,4 @@
-"""Execute the frames of a test server with the core's connection."""
+"""The executor of a test server's frames, which uses the core's connection."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from ...protocol.records import RequestHeader
 from ...server.core.server_connection import ServerConnection
 from .actions import Effect
-from .frame_queue import Executor, FrameQueue, Passed
+from .frame_queue import Executor, FrameQueue, PassedRequest
 from .interceptor import Interceptor, Reply
 
 
 class CoreExecutor:
-    """The core's connection as an :class:`~zoolet.testing.frames.frame_queue.Executor`; it answers immediately.
+    """The core's connection as an :class:`~zoolet.testing.frames.frame_queue.Executor`. It answers immediately.
 
     Args:
         queue: The queue that the frames come from.
@@ -24,7 +24,7 @@ class CoreExecutor:
     def __init__(self, queue: FrameQueue, inner: ServerConnection) -> None:
         self._queue = queue
         self._inner = inner
-        self.begins_raw = inner.is_command
+        self.starts_raw = inner.is_command
         self.unsolicited_output = inner.data_to_send
         self.connection_lost = inner.connection_lost
 
@@ -33,8 +33,8 @@ class CoreExecutor:
         self._inner.receive_data(data)
         self._queue.output.add(self._inner.data_to_send())
 
-    def execute(self, head: bytes, passed: Passed) -> int:
-        """Execute a frame and answer it."""
+    def execute(self, head: bytes, passed: PassedRequest) -> int:
+        """Execute a frame with the effect of its faults, and answer it. Return the number of reply bytes."""
         inner, queue, request, action = self._inner, self._queue, passed.request, passed.effect
         if output := inner.data_to_send():
             queue.send_unsolicited(request.session, output)
@@ -51,8 +51,8 @@ class CoreExecutor:
             reply = Reply.parse(inner.data_to_send(), request.opcode)
         return queue.answer(passed, reply, inner.engine.zxid)
 
-    def unanswered(self) -> tuple[Passed, ...]:
-        """Return nothing, because the core answers immediately."""
+    def unanswered(self) -> tuple[PassedRequest, ...]:
+        """Return an empty tuple, because the core answers immediately."""
         return ()
 
     def close(self) -> None:

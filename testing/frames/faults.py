@@ -1,4 +1,4 @@
-"""Match requests and events against the rules of faults.
+"""Faults, whose rules are matched against requests and events.
 
 A rule counts the requests or events that match its op, path and client. From these, ``nth`` selects some by number and
 ``probability`` selects some at random. ``times`` limits the hits. Each rule uses a separate random generator, seeded
@@ -16,17 +16,17 @@ from types import TracebackType
 from typing import Final, Self
 
 from ...protocol.hexadecimal import hexadecimal
-from ...protocol.operations import OPERATIONS, codes_named, names, operation_name
+from ...protocol.operations import OPERATIONS, codes_by_name, known_names, operation_name
 from ...protocol.paths import sequence_number
 from .actions import ACTIONS, Action
 from .requests import CONNECT, InterceptedRequest, When
 
-NEAR_MISSES: Final = 3
+MAX_NEAR_MISSES: Final = 3
 """Maximum number of near misses that the error of a strict fault lists."""
 
 
-def ops_named(op: str | int | None) -> frozenset[int] | None:
-    """Return the op codes that a name or number stands for; None for all.
+def parse_op(op: str | int | None) -> frozenset[int] | None:
+    """Return the op codes that a name or number stands for. None stands for all op codes, and is returned.
 
     Raises:
         ValueError: *op* is not a known operation.
@@ -36,15 +36,15 @@ def ops_named(op: str | int | None) -> frozenset[int] | None:
     if isinstance(op, int) and not isinstance(op, bool):
         if op in OPERATIONS:
             return frozenset({int(op)})
-    elif isinstance(op, str) and (codes := codes_named(op)):
+    elif isinstance(op, str) and (codes := codes_by_name(op)):
         return codes
-    if isinstance(op, str) and (near := get_close_matches(op, names(), 1)):
+    if isinstance(op, str) and (near := get_close_matches(op, known_names(), 1)):
         raise ValueError(f"unknown op {op!r}; did you mean {near[0]}?")
-    raise ValueError(f"op must be one of {', '.join(names())}, not {op!r}")
+    raise ValueError(f"op must be one of {', '.join(known_names())}, not {op!r}")
 
 
 def compile_glob(path: str | None) -> Callable[[str], bool] | None:
-    """Return a predicate for paths that match a glob, where ``*`` also matches slashes; None if *path* is None.
+    """Return a predicate for paths that match a glob, where ``*`` also matches slashes. For None, return None.
 
     Raises:
         ValueError: No path could match the glob.
@@ -59,7 +59,7 @@ def compile_glob(path: str | None) -> Callable[[str], bool] | None:
     return lambda candidate: matches(candidate) is not None
 
 
-def _numbers(nth: int | Collection[int] | None) -> set[int]:
+def _parse_nth(nth: int | Collection[int] | None) -> set[int]:
     picked: set[object] = {nth} if not isinstance(nth, Collection) or isinstance(nth, str) else set(nth)
     wrong = [number for number in picked if not isinstance(number, int) or isinstance(number, bool) or number < 1]
     if nth is None:
@@ -113,18 +113,18 @@ class Fault:
         _check_action(action)
         if when is not None and not callable(when):
             raise ValueError(f"when must be a function of a request, such as lambda op: op.data == b'', not {when!r}")
-        picked = _numbers(nth)
+        picked = _parse_nth(nth)
         _check_limits(probability, times)
         if action.events and op is not None:
             raise ValueError(f"op must be None with withhold_event(), because events have no operation, not {op!r}")
         self.action = action
         self.hits = self.seen = 0
         self.was_too_long = False
-        self._near: list[str] = []
+        self._near_misses: list[str] = []
         self._op, self._path = op, path
         self._when = when
         self._when_error: Exception | None = None
-        self._ops = ops_named(op)
+        self._ops = parse_op(op)
         if self._ops is not None and CONNECT in self._ops and action.code:
             raise ValueError(f"op='connect' does not support {action!r}: a handshake response has no error code")
         self._matches = compile_glob(path)
@@ -165,19 +165,19 @@ class Fault:
                 "then executed"
             )
         if self._strict and not self.hits:
-            raise AssertionError(self._why_not())
+            raise AssertionError(self._unapplied_message())
 
-    def _why_not(self) -> str:
+    def _unapplied_message(self) -> str:
         """Return the message for a strict fault that was never applied."""
         message = f"{self!r} was strict and was never applied"
         if self.seen:
             return f"{message}; nth, probability and times selected none of {self.seen} matching requests or events"
-        if self._near:
-            return f"{message}; near misses:" + "".join(f"\n  {line}" for line in self._near)
+        if self._near_misses:
+            return f"{message}; near misses:" + "".join(f"\n  {line}" for line in self._near_misses)
         return f"{message}; no request or event matched or nearly matched while the fault was active"
 
     def end(self) -> None:
-        """Stop applying the rule. Held requests are executed; withheld events are lost."""
+        """End the fault. Held requests are executed, and withheld events are lost."""
         if self._end is not None:
             self._end(self)
 
@@ -189,15 +189,15 @@ class Fault:
         """
         self.action.release()
 
-    # --- called by the interceptor ---
+    # --- for the interceptor ---
 
     def claim(self, request: InterceptedRequest) -> bool:
         """Count a request or event, and return whether the fault is applied to it."""
         if self.action.events != (request.event is not None) or self.action.released:
             return False
-        if not self._is_meant(request):
-            if self._strict and len(self._near) < NEAR_MISSES:
-                self._note(request)
+        if not self._matches_rule(request):
+            if self._strict and len(self._near_misses) < MAX_NEAR_MISSES:
+                self._note_near_miss(request)
             return False
         self.seen += 1
         if self._nth and self.seen not in self._nth:
@@ -214,7 +214,7 @@ class Fault:
         jitter = self.action.jitter
         return self.action.seconds + (self._rng.uniform(0, jitter) if jitter else 0.0)
 
-    def _is_meant(self, request: InterceptedRequest) -> bool:
+    def _matches_rule(self, request: InterceptedRequest) -> bool:
         if request.opcode == CONNECT and self.action.code:  # a handshake response has no error code
             return False
         if self._ops is not None and request.opcode not in self._ops:
@@ -227,11 +227,11 @@ class Fault:
             return self._when is None
         try:
             return bool(self._when(request.view))
-        except Exception as error:  # raised at the end of the block, because it is an error of the test
+        except Exception as error:  # an error of the test, which the end of the block raises
             self._when_error = error
             return False
 
-    def _note(self, request: InterceptedRequest) -> None:
+    def _note_near_miss(self, request: InterceptedRequest) -> None:
         """Record a request that nearly matches, with the reason why it does not."""
         is_op = self._ops is None or request.opcode in self._ops
         is_path = self._matches is None or any(map(self._matches, request.paths))
@@ -240,16 +240,16 @@ class Fault:
             is_client = self._session is None or self._session() == request.session
             why = "when() was false" if is_client else "sent by a different client"
         elif is_op and self._matches is not None:
-            why = _nearly(self._matches, request.paths, str(self._path))
+            why = _near_miss_reason(self._matches, request.paths, str(self._path))
         elif is_path and self._path is not None:
             advice = "; use op='multi', or leave op out" if request.view.parts else ""
             why = f"the op is {operation_name(request.opcode)}{advice}"
-        if why is not None and (line := f"{request.view.title}: {why}") not in self._near:
-            self._near.append(line)
+        if why is not None and (line := f"{request.view.title}: {why}") not in self._near_misses:
+            self._near_misses.append(line)
 
 
-def _nearly(matches: Callable[[str], bool], paths: tuple[str, ...], glob: str) -> str | None:
-    """Return the reason why paths narrowly miss a glob; None if they are quite different."""
+def _near_miss_reason(matches: Callable[[str], bool], paths: tuple[str, ...], glob: str) -> str | None:
+    """Return the reason why a path narrowly misses a glob, or None if all paths are quite different."""
     for path in paths:
         if sequence_number(path) is not None and (matches(path[:-10]) or matches(path[:-11])):
             return f"the name has a sequence number; use {glob}*"

@@ -1,4 +1,4 @@
-"""A frame queue passes the frames of one connection in order, one at a time, each once no fault or pause delays it.
+"""The frame queue of a connection, which passes frames in order, one at a time, once no fault or pause delays them.
 
 A frame at the head of the queue::
 
@@ -18,7 +18,7 @@ Invariants:
 
 A frame queue does no I/O: it is a :class:`~zoolet.server.net.connections.SansIOConnection`. An :class:`Executor`
 executes the passed frames: :class:`~zoolet.testing.frames.core_executor.CoreExecutor` with a server's core,
-:class:`~zoolet.testing.frames.upstream.Upstream` with a remote server. It returns each answer to
+:class:`~zoolet.testing.frames.upstream.Upstream` with a remote server. The executor passes each answer to
 :meth:`FrameQueue.answer`, which applies the effects of faults.
 """
 
@@ -42,17 +42,17 @@ from .outbox import Outbox
 from .requests import CONNECT, InterceptedRequest, RecordedRequest
 
 
-class Passed:
+class PassedRequest:
     """A request that has left the queue.
 
     Args:
         request: The request.
         matched: The faults that match it.
-        since: The server's time when they matched, in seconds since the epoch; 0.0 for a request without faults.
+        since: The server's time when the faults matched, in seconds since the epoch. 0.0 without faults.
 
     Attributes:
-        effect: The action whose effect applies: the first in the order of :class:`Effect`; None for none.
-        rate: Rate of the reply in bytes per second; None for no limit.
+        effect: The action whose effect applies: the first in the order of :class:`Effect`, or None.
+        rate: Rate of the reply in bytes per second, or None for no limit.
     """
 
     __slots__ = ("effect", "matched", "rate", "request", "since")
@@ -75,24 +75,25 @@ class Passed:
 
 
 class Executor(Protocol):
-    """Executes the frames that have passed a queue."""
+    """The executor of the frames that have passed a queue."""
 
     @property
     def is_raw(self) -> bool:
         """Whether the connection's bytes pass unchanged: TLS, or a four-letter command for a remote server."""
         ...
 
-    def begins_raw(self, data: bytes) -> bool:
+    def starts_raw(self, data: bytes) -> bool:
         """Return whether a new connection starts with something other than frames: a four-letter command or TLS."""
         ...
 
     def execute_raw(self, data: bytes) -> None:
-        """Execute data other than frames; faults do not apply to it, and it is not recorded."""
+        """Execute data that is not a frame. Faults do not apply to such data, and it is not recorded."""
         ...
 
-    def execute(self, head: bytes, passed: Passed) -> int:
-        """Execute a frame with the effect of its faults, and answer it now or later; return the number of reply bytes
-        available immediately.
+    def execute(self, head: bytes, passed: PassedRequest) -> int:
+        """Execute a frame with the effect of its faults, and answer it now or later.
+
+        Return the number of reply bytes that are available immediately.
         """
         ...
 
@@ -100,7 +101,7 @@ class Executor(Protocol):
         """Remove and return output that no request of this connection caused."""
         ...
 
-    def unanswered(self) -> Iterable[Passed]:
+    def unanswered(self) -> Iterable[PassedRequest]:
         """Return the requests that were executed but not answered yet, in order."""
         ...
 
@@ -150,12 +151,12 @@ class FrameQueue:
         self.executor = executor(self)
         self._max_output = max_output
         self._max_frame = max_frame
-        self._queue = b""  # data that was received but not forwarded yet
+        self._queue = b""  # received data that was not forwarded yet
         self._matched: list[Fault] | None = None  # the faults that apply to the first frame of the queue
         self._matched_at = 0.0
         self._held_by: list[Fault] = []  # the matched faults that hold the frame
-        self._delayed = 0  # the number of the running timer; 0 for none
-        self._delays = 0
+        self._running_delay = 0  # the number of the running timer; 0 for none
+        self._delay_count = 0
         self._matched_count = 0  # number of matched frames
         self._dropping = False  # a request was dropped, so later frames are discarded
         self.number = interceptor.add_connection(client, self)
@@ -180,7 +181,7 @@ class FrameQueue:
         return len(self._queue)
 
     def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
-        """Receive bytes and forward frames that need not wait; return whether frames remain for a later turn."""
+        """Receive bytes, and forward the frames that need not wait. Return whether frames remain for a later turn."""
         if self._dropping:
             return False
         self._queue = self._queue + data if self._queue else data
@@ -191,7 +192,7 @@ class FrameQueue:
             head = self._first_frame()
             if head is None:
                 return False
-            sent = self._pass_on(head)
+            sent = self._execute_first(head)
             if sent is None:
                 return False
             output_left -= sent
@@ -202,7 +203,7 @@ class FrameQueue:
         return False
 
     def data_to_send(self) -> bytes:
-        """Return the bytes to write now; empty while the session is paused."""
+        """Return the bytes to write now. While the session is paused, return no bytes."""
         if self._paused("replies"):
             return b""
         if output := self.executor.unsolicited_output():
@@ -218,20 +219,20 @@ class FrameQueue:
         """Forward frames that no longer have to wait."""
         self.resume()
 
-    def hurry(self) -> None:
+    def end_delays(self) -> None:
         """End all delays of requests and replies, including requests that are not answered yet."""
-        self._delayed = 0
+        self._running_delay = 0
         for passed in self.executor.unanswered():
             passed.rate = None
-        self.output.hurry()
+        self.output.end_delays()
         self.recheck()
 
     # --- for reports ---
 
-    def waiting_request(self) -> Passed | None:
-        """Return the request that waits for a fault or an answer; None if none waits."""
+    def waiting_request(self) -> PassedRequest | None:
+        """Return the request that waits for a fault or an answer, or None if no request waits."""
         if self._matched is not None and (head := self._first_frame()) is not None:
-            return Passed(self._request_in(head), self._matched, self._matched_at)
+            return PassedRequest(self._request_in(head), self._matched, self._matched_at)
         return next(iter(self.executor.unanswered()), None)
 
     # --- one frame ---
@@ -242,12 +243,12 @@ class FrameQueue:
         if len(queue) < 4:
             return None
         (length,) = int_at(queue, 0)
-        if not 0 <= length <= self._max_frame or (not self.is_open and self.executor.begins_raw(queue)):
+        if not 0 <= length <= self._max_frame or (not self.is_open and self.executor.starts_raw(queue)):
             return queue
         return queue[: 4 + length] if len(queue) >= 4 + length else None
 
     def session_id(self) -> int:
-        """Return the id of the connection's session, or of the session that it requests to resume; 0 for none."""
+        """Return the id of the connection's session, or of the session that it requests to resume, or 0."""
         session = self.client.session
         if session is not None:
             return session.id
@@ -258,8 +259,8 @@ class FrameQueue:
                 return 0
         return 0
 
-    def _paused(self, what: Direction) -> bool:
-        return self.interceptor.is_paused(self.session_id(), what)
+    def _paused(self, direction: Direction) -> bool:
+        return self.interceptor.is_paused(self.session_id(), direction)
 
     def _request_in(self, head: bytes) -> InterceptedRequest:
         if not self.is_open:
@@ -267,18 +268,19 @@ class FrameQueue:
         opcode, body = (int_at(head, 8)[0], head[12:]) if len(head) >= 12 else (0, b"")
         return InterceptedRequest(opcode, self.session_id(), body)
 
-    def _pass_on(self, head: bytes) -> int | None:
-        """Execute the first frame with its matching faults; return the number of reply bytes available immediately, or
-        None if the frame must wait.
+    def _execute_first(self, head: bytes) -> int | None:
+        """Execute the first frame with its matching faults, unless it must wait.
+
+        Return the number of reply bytes that are available immediately, or None if the frame must wait.
         """
-        if not self.is_open and self.executor.begins_raw(head):
+        if not self.is_open and self.executor.starts_raw(head):
             self._queue = b""
             self.executor.execute_raw(head)
             return 0
         request = self._request_in(head)
         interceptor = self.interceptor
         if self._matched is None:
-            self._matched = [fault for fault in interceptor.applying if fault.claim(request)]
+            self._matched = [fault for fault in interceptor.active_faults if fault.claim(request)]
             self._matched_at = interceptor.now() if self._matched else 0.0
             self._held_by = [fault for fault in self._matched if fault.action.holds]
             self._matched_count += 1
@@ -286,15 +288,15 @@ class FrameQueue:
                 interceptor.limit_hold(fault, partial(self._is_waiting, self._matched_count))
             wait = sum(fault.delay() for fault in self._matched)
             if wait:
-                self._delays += 1
-                self._delayed = self._delays
-                interceptor.call_later(wait, partial(self._end_delay, self._delays))
-        if self._delayed or any(not fault.action.released for fault in self._held_by):
+                self._delay_count += 1
+                self._running_delay = self._delay_count
+                interceptor.call_later(wait, partial(self._end_delay, self._delay_count))
+        if self._running_delay or any(not fault.action.released for fault in self._held_by):
             return None
         matched, self._matched = self._matched, None
         self._queue = self._queue[len(head) :]
         self.is_open = True
-        return self.executor.execute(head, Passed(request, matched, self._matched_at))
+        return self.executor.execute(head, PassedRequest(request, matched, self._matched_at))
 
     def _is_waiting(self, number: int) -> bool:
         """Return whether the *number*-th matched frame is still at the head of the queue."""
@@ -302,14 +304,14 @@ class FrameQueue:
         return is_here and self._matched is not None and self._matched_count == number
 
     def _end_delay(self, number: int) -> None:
-        if self._delayed == number:  # hurry() or a new delay may have replaced this delay
-            self._delayed = 0
+        if self._running_delay == number:  # end_delays() or a new delay may have replaced this delay
+            self._running_delay = 0
             self.recheck()
 
     # --- for the executor ---
 
     def drop(self) -> None:
-        """Discard all input, both received bytes and future ones."""
+        """Discard all input: the bytes received so far, and all later bytes."""
         self._dropping = True
         self._queue = b""
 
@@ -319,8 +321,8 @@ class FrameQueue:
             self.interceptor.record_events(self.number, session_id, output, with_reply=False)
             self.output.add(output)
 
-    def answer(self, passed: Passed, reply: Reply, zxid: int) -> int:
-        """Send a reply, modified by the request's faults, and record both; return the number of bytes in the reply."""
+    def answer(self, passed: PassedRequest, reply: Reply, zxid: int) -> int:
+        """Send a reply, modified by the request's faults, and record both. Return the number of bytes in the reply."""
         self.output.add(reply.events)
         effect = passed.effect
         kind = effect.effect if effect is not None else None
@@ -335,8 +337,8 @@ class FrameQueue:
             self.executor.close()
         return len(reply.data)
 
-    def record(self, passed: Passed, reply: Reply | None, zxid: int) -> None:
-        """Record a request and its reply; *reply* is None for a request without one."""
+    def record(self, passed: PassedRequest, reply: Reply | None, zxid: int) -> None:
+        """Record a request and its reply, which is None if no reply was sent."""
         interceptor, request = self.interceptor, passed.request
         if reply is not None and reply.events:
             interceptor.record_events(self.number, request.session, reply.events, with_reply=True)

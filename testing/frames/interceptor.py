@@ -3,8 +3,8 @@
 Every frame of every connection passes a :class:`~zoolet.testing.frames.frame_queue.FrameQueue`. The queue uses the
 interceptor to check whether a frame has to wait and which faults apply, and records the outcome in it.
 
-A session is *served* or *paused*. It is paused while its id is in ``paused`` or ``all_paused`` is set: then its
-requests wait, or its replies and events, or both.
+A session is *served* or *paused*. It is paused while its id is in ``paused`` or ``all_paused`` is set. In that
+case its requests wait, or its replies and events, or both.
 
 A fault::
 
@@ -39,7 +39,7 @@ from .requests import CONNECT, Entry, InterceptedRequest, RecordedEvent, Recorde
 if TYPE_CHECKING:
     from .frame_queue import FrameQueue
 
-MAX_SEEN: Final = 1000
+MAX_RECENT_REQUESTS: Final = 1000
 """The number of recent requests to keep."""
 
 
@@ -47,8 +47,8 @@ class Reply(NamedTuple):
     """The answer to one request.
 
     Args:
-        data: The reply's frame; empty for none.
-        error: The error code; None if there is no reply, or the reply has no header.
+        data: The reply's frame, or empty bytes if no reply was sent.
+        error: The error code, or None if the reply is missing or has no header.
         part_errors: The error codes of the parts of a transaction.
         events: The frames of events that the request caused for its own client.
     """
@@ -119,24 +119,24 @@ class Interceptor:
     Args:
         call_later: Calls a function after some seconds of the server's clock.
         now: Returns the server's time, in seconds since the epoch.
-        above: The cluster's interceptor, for a member's; None otherwise. It is checked first, records all requests, and
-            holds the connections.
+        parent: The cluster's interceptor, for a member's interceptor, or None. The cluster's interceptor is checked
+            first, records all requests, and holds the connections.
 
     Attributes:
-        faults: The active faults, in the order of their addition.
-        applying: The faults to match, including the cluster's faults first for a member.
+        faults: The active faults, in order of addition.
+        active_faults: The faults to match: for a member, the cluster's faults and then its own.
         paused: The paused directions by session id.
-        all_paused: The paused direction of all sessions; None if they are not paused.
+        all_paused: The paused direction of all sessions, or None if not all sessions are paused.
         seen: The most recent requests.
         last: The last request of each session, by session id.
-        began: The time of each session's first request, in seconds since the epoch.
+        opened_at: The time of each session's first request, in seconds since the epoch.
         last_zxid: The highest zxid of any request.
         passwords: The passwords of sessions opened at a remote server, by session id.
         credentials: The schemes and credentials that a remote server accepted.
         count: The number of requests since the start or the last reset.
-        requests: The number of requests other than pings, not affected by a reset.
+        non_ping_count: The number of requests other than pings. A reset does not change it.
         connections: The open connections.
-        below: The interceptors of a cluster's members.
+        members: The interceptors of a cluster's members.
         recorders: The running recordings.
     """
 
@@ -144,49 +144,49 @@ class Interceptor:
         self,
         call_later: CallLater,
         now: Callable[[], float],
-        above: Interceptor | None = None,
+        parent: Interceptor | None = None,
     ) -> None:
         self.call_later = call_later
         self.now = now
-        self._above = above
-        self.below: list[Interceptor] = []
+        self._parent = parent
+        self.members: list[Interceptor] = []
         self.faults: list[Fault] = []
-        self.applying: list[Fault] = self.faults if above is None else above.applying
+        self.active_faults: list[Fault] = self.faults if parent is None else parent.active_faults
         self.paused: dict[int, Direction] = {}
         self.all_paused: Direction | None = None
-        self.seen: deque[RecordedRequest] = deque(maxlen=MAX_SEEN)
+        self.seen: deque[RecordedRequest] = deque(maxlen=MAX_RECENT_REQUESTS)
         self.last: dict[int, RecordedRequest] = {}
-        self.began: dict[int, float] = {}
-        self.count = self.requests = self.last_zxid = 0
+        self.opened_at: dict[int, float] = {}
+        self.count = self.non_ping_count = self.last_zxid = 0
         self._connections_made = 0
         self.connections: dict[ClientConnection, FrameQueue] = {}
         self.passwords: dict[int, bytes] = {}
         self.credentials: set[tuple[str, bytes]] = set()
-        if above is not None:
-            self.connections, self.passwords = above.connections, above.passwords
-            self.credentials = above.credentials
-            above.below.append(self)
+        if parent is not None:
+            self.connections, self.passwords = parent.connections, parent.passwords
+            self.credentials = parent.credentials
+            parent.members.append(self)
         self.recorders: list[Recorder] = []
         self._engine: Engine | None = None  # engine whose events this interceptor filters
         self._withheld: list[tuple[Fault, Callable[[], None]]] = []
 
     def add_connection(self, client: ClientConnection, connection: FrameQueue) -> int:
-        """Add a connection; return its number, which starts at 1 and is unique in a cluster."""
-        if self._above is not None:
-            return self._above.add_connection(client, connection)
+        """Add a connection, and return its number, which starts at 1 and is unique in a cluster."""
+        if self._parent is not None:
+            return self._parent.add_connection(client, connection)
         self._connections_made += 1
         self.connections[client] = connection
         return self._connections_made
 
     # --- pausing ---
 
-    def is_paused(self, session_id: int, what: Direction) -> bool:
+    def is_paused(self, session_id: int, direction: Direction) -> bool:
         """Return whether a session's requests or replies are paused."""
-        if self._above is not None and self._above.is_paused(session_id, what):
+        if self._parent is not None and self._parent.is_paused(session_id, direction):
             return True
         if self.all_paused is None and not self.paused:
             return False
-        return self.all_paused in (what, "both") or self.paused.get(session_id) in (what, "both")
+        return self.all_paused in (direction, "both") or self.paused.get(session_id) in (direction, "both")
 
     def recheck(self) -> None:
         """Forward frames of all connections that no longer have to wait."""
@@ -196,12 +196,12 @@ class Interceptor:
     # --- faults ---
 
     def add(self, fault: Fault) -> None:
-        """Add a fault."""
+        """Add a fault, which applies to all later requests and events."""
         self.faults.append(fault)
         self.update_faults()
 
     def remove(self, fault: Fault) -> None:
-        """Remove a fault. Held requests are executed; withheld events are lost."""
+        """Remove a fault, if it is present. Its held requests are executed, and its withheld events are lost."""
         if fault in self.faults:
             self.faults.remove(fault)
         self._withheld = [entry for entry in self._withheld if entry[0] is not fault]
@@ -224,12 +224,12 @@ class Interceptor:
         self.update_faults()
 
     def update_faults(self) -> None:
-        """Update ``applying`` here and at the members, and filter events if a fault needs it."""
-        self.applying = self.faults if self._above is None else self._above.faults + self.faults
+        """Update ``active_faults`` here and at the members, and filter events if a fault needs it."""
+        self.active_faults = self.faults if self._parent is None else self._parent.faults + self.faults
         if self._engine is not None:
-            is_active = any(fault.action.events for fault in self.applying)
+            is_active = any(fault.action.events for fault in self.active_faults)
             self._engine.watches.event_filter = self._is_withheld if is_active else None
-        for each in self.below:
+        for each in self.members:
             each.update_faults()
 
     def _is_withheld(self, client: ClientConnection, path: str, event: int, frame: bytes) -> bool:
@@ -241,14 +241,14 @@ class Interceptor:
         return self.withhold(client.session_id, (event, path), send)
 
     def withhold(self, session_id: int, event: tuple[int, str], send: Callable[[], None]) -> bool:
-        """Return whether a fault withholds an event; *send* is called if the fault is released.
+        """Return whether a fault withholds an event. If so, a release of the fault calls *send*.
 
         Args:
             session_id: The id of the session.
             event: The type and the path of the event.
             send: Sends the event.
         """
-        if self._above is not None and self._above.withhold(session_id, event, send):
+        if self._parent is not None and self._parent.withhold(session_id, event, send):
             return True
         request = InterceptedRequest(0, session_id, b"", event=event)
         for fault in self.faults:
@@ -258,14 +258,14 @@ class Interceptor:
         return False
 
     def limit_hold(self, fault: Fault, is_waiting: Callable[[], bool]) -> None:
-        """Release a fault if a held request still waits when the fault's limit is over."""
+        """Release a fault at the end of its limit, if a held request is still waiting."""
 
         def over() -> None:
             if not fault.action.released and is_waiting():
                 fault.was_too_long = True
                 owner.release(fault)
 
-        owner = self if self._above is None or fault in self.faults else self._above
+        owner = self if self._parent is None or fault in self.faults else self._parent
 
         self.call_later(fault.action.limit, over)
 
@@ -284,14 +284,14 @@ class Interceptor:
     @property
     def is_recording(self) -> bool:
         """Whether a recording is running."""
-        return bool(self.recorders) or (self._above is not None and self._above.is_recording)
+        return bool(self.recorders) or (self._parent is not None and self._parent.is_recording)
 
     def record(self, request: RecordedRequest) -> None:
         """Record a processed request."""
-        if self._above is not None:
-            self._above.record(request)
+        if self._parent is not None:
+            self._parent.record(request)
         self.count += 1
-        self.requests += request.opcode != OpCode.PING
+        self.non_ping_count += request.opcode != OpCode.PING
         self.last_zxid = max(self.last_zxid, request.zxid)
         for recorder in self.recorders:
             recorder(request)
@@ -299,10 +299,10 @@ class Interceptor:
         self.seen.append(kept)
         self.last.pop(request.session, None)  # keep the order of the last activity
         self.last[request.session] = kept
-        self.began.setdefault(request.session, request.time)
-        if len(self.last) > 4 * MAX_SEEN:  # drop the longest inactive sessions; most are closed
-            self.last = dict(list(self.last.items())[-2 * MAX_SEEN :])
-            self.began = {session: self.began[session] for session in self.last}
+        self.opened_at.setdefault(request.session, request.time)
+        if len(self.last) > 4 * MAX_RECENT_REQUESTS:  # forget the half that was inactive longest; most are closed
+            self.last = dict(list(self.last.items())[-2 * MAX_RECENT_REQUESTS :])
+            self.opened_at = {session: self.opened_at[session] for session in self.last}
 
     def stop_recorder(self, recorder: Recorder) -> None:
         """Remove a recorder if it is present."""
@@ -311,14 +311,14 @@ class Interceptor:
 
     def record_events(self, connection: int, session_id: int, frames: bytes, *, with_reply: bool) -> None:
         """Record the events among frames sent to a client. With *with_reply*, a reply follows directly."""
-        if self._above is not None:
-            self._above.record_events(connection, session_id, frames, with_reply=with_reply)
+        if self._parent is not None:
+            self._parent.record_events(connection, session_id, frames, with_reply=with_reply)
         for payload in Frames(limit=None).feed(frames) if self.recorders else ():
             if is_event(payload):
                 for recorder in self.recorders:
                     recorder(RecordedEvent(connection, session_id, self.now(), payload, with_reply))
 
-    # --- the end ---
+    # --- removing faults and requests ---
 
     def heal(self) -> None:
         """Remove all faults and pauses."""
@@ -327,12 +327,12 @@ class Interceptor:
         self.paused.clear()
         self.all_paused = None
         for connection in list(self.connections.values()):
-            connection.hurry()
+            connection.end_delays()
 
     def reset(self) -> None:
         """Remove all faults, pauses and recorded requests."""
         self.heal()
         self.seen.clear()
         self.last.clear()
-        self.began.clear()
+        self.opened_at.clear()
         self.count = 0

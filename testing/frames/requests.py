@@ -1,4 +1,4 @@
-"""Decode requests for tests, both recorded requests and requests that a fault is matched against."""
+"""Decoded requests for tests: recorded requests, and requests that faults are matched against."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ...protocol.records import AddWatchRequest, AuthPacket
 
 CONNECT: Final = int(OpCode.CREATE_SESSION)
 """The op code that stands for the connect request, which has none."""
-MAX_DATA: Final = 40
+MAX_DATA_BYTES: Final = 40
 """Maximum number of bytes of data that a report shows."""
-_LISTS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
+_TRANSACTION_OPCODES: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,17 @@ class OpView:
 
     Args:
         op: The operation, such as ``getData``; ``connect`` for a connect request.
-        path: The path, or the first of several paths; None for none.
-        client: The id of the client's session; 0 if the client has no session yet.
-        error: The error code of the reply, 0 for success; None if no reply was sent.
+        path: The path, or the first of several paths, or None.
+        client: The id of the client's session, or 0 if the client has no session yet.
+        error: The error code of the reply: 0 for success, None if no reply was sent.
         zxid: The server's last zxid after the request; for a proxy, the zxid in the reply.
-        fault: The applied fault actions; empty for none.
+        fault: The actions of the applied faults, as text. Empty if no fault was applied.
         time: The time of the answer by the server's clock, in seconds since the epoch.
-        data: The data to write; None for none.
+        data: The data to write, or None if the operation writes no data.
         version: The required version, -1 for any; None if the operation has no version.
         flags: The :class:`~zoolet.protocol.enums.CreateMode` of a create, or the mode of an addWatch; None otherwise.
-        acl: The ACL list to set; None for none.
-        ttl: The TTL of the created node, in seconds; None for none.
+        acl: The ACL list to set, or None if the operation sets no ACL list.
+        ttl: The TTL of the created node, in seconds, or None.
         watch: Whether the request sets a watch.
         parts: The operations of a transaction, in order.
     """
@@ -103,26 +103,26 @@ class OpView:
 
 
 def shorten_data(data: bytes | None) -> str:
-    """Return data in the format of reports; long data is truncated and followed by its length."""
-    if data is None or len(data) <= MAX_DATA:
+    """Return data in the format of reports. Long data is truncated, and its length is added."""
+    if data is None or len(data) <= MAX_DATA_BYTES:
         return repr(data)
-    return f"{data[:MAX_DATA]!r}... ({len(data)} bytes)"
+    return f"{data[:MAX_DATA_BYTES]!r}... ({len(data)} bytes)"
 
 
 class RecordedRequest(NamedTuple):
-    """One processed request; :func:`recorded_view` decodes it on demand.
+    """One processed request, which :func:`recorded_view` decodes.
 
     Args:
         connection: The number of the connection, starting at 1.
-        session: The id of the session; 0 for none.
-        opcode: The op code; :data:`CONNECT` for a connect request.
-        body: The bytes after the header; the whole frame for a connect request.
+        session: The id of the session, or 0 if the client has no session yet.
+        opcode: The op code. For a connect request, :data:`CONNECT`.
+        body: The bytes after the header, or the whole frame for a connect request.
         zxid: The server's last zxid after the request.
-        error: The error code of the reply; None for no reply.
+        error: The error code of the reply, or None if no reply was sent.
         part_errors: The error codes of the parts of an answered transaction.
         faults_applied: The applied fault actions.
         time: The time of the answer, in seconds since the epoch.
-        reply: The reply without the length; empty if there was none, or if no recording was running.
+        reply: The reply without the length. Empty if no reply was sent, or if no recording was running.
     """
 
     connection: int
@@ -158,17 +158,17 @@ class RecordedEvent(NamedTuple):
 Entry = RecordedRequest | RecordedEvent
 """An entry of a recording."""
 MAX_FRAME: Final = 1 << 26
-"""Maximum size of a frame in bytes at a proxy. The limit of its server may be higher than zoolet's."""
+"""Maximum size of a frame in bytes at a proxy. The server behind the proxy may have a higher limit than zoolet."""
 
 
 class InterceptedRequest:
-    """A request before its execution, or an event before it is sent; decoded on demand.
+    """A request before its execution, or an event before it is sent. It is decoded on demand.
 
     Args:
-        opcode: The op code; 0 for an event.
-        session: The id of the session; 0 for none.
+        opcode: The op code, or 0 for an event.
+        session: The id of the session, or 0 if the client has no session yet.
         body: The bytes after the header.
-        event: The type and path of an event; None for a request.
+        event: The type and path of an event, or None for a request.
     """
 
     def __init__(self, opcode: int, session: int, body: bytes, *, event: tuple[int, str] | None = None) -> None:
@@ -179,7 +179,7 @@ class InterceptedRequest:
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """The paths: none, one, or every path of a transaction."""
+        """The paths in the request: no path, one path, or every path of a transaction."""
         return (self.event[1],) if self.event is not None else paths_in(self.opcode, self.body)
 
     @cached_property
@@ -211,7 +211,7 @@ def recorded_view(request: RecordedRequest) -> OpView:
 
 
 def _decode_view(opcode: int, body: bytes, blank: OpView, part_errors: tuple[int, ...] = ()) -> OpView:
-    if opcode in _LISTS:
+    if opcode in _TRANSACTION_OPCODES:
         parts = []
         for number, (op, request) in enumerate(_operations_in(body)):
             error = part_errors[number] if number < len(part_errors) else None
@@ -256,8 +256,8 @@ def _operations_in(body: bytes) -> list[tuple[OpCode, Record]]:
 
 
 def paths_in(opcode: int, body: bytes) -> tuple[str, ...]:
-    """Return the paths in a request: none, one, or every path of a transaction."""
-    if opcode in _LISTS:
+    """Return the paths in a request: no path, one path, or every path of a transaction."""
+    if opcode in _TRANSACTION_OPCODES:
         return tuple(
             path for _, request in _operations_in(body) if (path := getattr(request, "path", None)) is not None
         )

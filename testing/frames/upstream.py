@@ -1,7 +1,7 @@
-"""Execute the frames of a proxy with a remote server.
+"""The executor of a proxy's frames, which forwards them to a remote server.
 
 Frames are forwarded unchanged. ZooKeeper answers in the order of the requests, so the next reply belongs to the oldest
-unanswered request. A reply made by a fault waits for its turn in this order.
+unanswered request. If a fault answers a request instead, its reply also waits for its turn.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from ...protocol.operations import OpCode
 from ...protocol.records import AuthPacket, ReplyHeader, WatcherEvent
 from ...server.core.client_connection import Session
 from .actions import Effect
-from .frame_queue import FrameQueue, Passed
+from .frame_queue import FrameQueue, PassedRequest
 from .interceptor import Reply, errors_in, is_event
 from .requests import CONNECT, MAX_FRAME
 
 _log = logging.getLogger("zoolet.proxy")
-MAX_UNREAD: Final = 1 << 20
+MAX_UNREAD_BYTES: Final = 1 << 20
 """Maximum number of bytes that a client may leave unread before the proxy stops reading from its server."""
 CHECK_INTERVAL_S: Final = 0.01
 """Seconds between checks of a client that does not read."""
 
 
 @dataclass(slots=True)
-class _Expected:
+class _ExpectedReply:
     """A request that still waits for its reply."""
 
     xid: int
-    passed: Passed
-    made: bytes = b""
-    """A reply made by a fault; empty if the server answers the request."""
+    passed: PassedRequest
+    fault_reply: bytes = b""
+    """A reply that a fault makes. Empty if the server answers the request."""
     drop: bool = False
     """Whether to close the connection instead of answering."""
 
@@ -69,22 +69,22 @@ class Upstream:
         self._client = queue.client
         self._interceptor = queue.interceptor
         self._unread = unread
-        self._expected: deque[_Expected] = deque()
-        self._unsent: list[bytes] | None = []  # data for the server; None once there is a connection
+        self._expected: deque[_ExpectedReply] = deque()
+        self._unsent: list[bytes] | None = []  # data for the server; None once the connection is open
         self._unsent_bytes = 0
         self._frames = Frames(limit=MAX_FRAME)
         self._server: asyncio.Transport | None = None
         self._connecting = connect(_Protocol(self))
 
-    def begins_raw(self, data: bytes) -> bool:
+    def starts_raw(self, data: bytes) -> bool:
         """Return whether a connection starts with something other than frames."""
         return self.is_raw or not 0 <= int_at(data, 0)[0] <= MAX_FRAME
 
     def unsolicited_output(self) -> bytes:
-        """Return nothing, because output of the server is forwarded when it arrives."""
+        """Return no bytes, because output of the server is forwarded when it arrives."""
         return b""
 
-    def unanswered(self) -> list[Passed]:
+    def unanswered(self) -> list[PassedRequest]:
         """Return the requests that the server has not answered, in order."""
         return [expected.passed for expected in self._expected]
 
@@ -99,15 +99,15 @@ class Upstream:
         self.is_raw = True
         self._send(data)
 
-    def execute(self, head: bytes, passed: Passed) -> int:
-        """Send a frame to the server, or apply the effect of its fault; return 0, because the answer arrives later."""
+    def execute(self, head: bytes, passed: PassedRequest) -> int:
+        """Send a frame to the server, or apply the effect of its fault. Return 0, because the answer arrives later."""
         xid = int_at(head, 4)[0] if passed.request.opcode != CONNECT and len(head) >= 8 else 0
-        expected = _Expected(xid, passed)
+        expected = _ExpectedReply(xid, passed)
         if passed.has(Effect.DROP):
-            expected.drop = True  # earlier requests are answered first
+            expected.drop = True  # the connection is closed once earlier requests are answered
             self._queue.drop()
         elif passed.effect is not None and passed.has(Effect.FAIL):
-            expected.made = ReplyHeader(xid, self._interceptor.last_zxid, passed.effect.code).encode()
+            expected.fault_reply = ReplyHeader(xid, self._interceptor.last_zxid, passed.effect.code).encode()
         else:
             self._send(head)
         self._expected.append(expected)
@@ -119,14 +119,14 @@ class Upstream:
             self._unsent.append(data)
             self._unsent_bytes += len(data)
             if self._unsent_bytes > MAX_FRAME:
-                self._fail("the server does not accept connections")
+                self._close_with_warning("the server does not accept connections")
         elif self._server is not None:
             self._server.write(data)
             if self._server.get_write_buffer_size() > MAX_FRAME:
-                self._fail("the server does not read requests")
+                self._close_with_warning("the server does not read requests")
 
-    def _fail(self, reason: str) -> None:
-        """Close the connection, and log the reason."""
+    def _close_with_warning(self, reason: str) -> None:
+        """Close both connections, and log the reason as a warning."""
         _log.warning("closing the connection of %s: %s", self._client.address, reason)
         self.close()
 
@@ -142,7 +142,7 @@ class Upstream:
 
     # --- from the server ---
 
-    def connected(self, transport: asyncio.Transport) -> None:
+    def server_connected(self, transport: asyncio.Transport) -> None:
         """Send the data that waited for the connection to the server."""
         self._server = transport
         unsent, self._unsent = self._unsent, None
@@ -151,8 +151,8 @@ class Upstream:
         else:
             transport.write(b"".join(unsent or ()))
 
-    def received(self, data: bytes) -> None:
-        """Receive bytes from the server."""
+    def receive_from_server(self, data: bytes) -> None:
+        """Process bytes from the server: answer the requests that they reply to, and forward events."""
         if self.is_raw:
             self._queue.output.add(data)
         else:
@@ -165,17 +165,17 @@ class Upstream:
                 payloads = []
             for payload in payloads:
                 if not self._client.closing:
-                    self._pass_back(payload)
+                    self._forward_reply(payload)
                     self._send_made_replies()
         self._queue.resume()
         self._wait_for_client()
 
     def _wait_for_client(self) -> None:
-        """Read from the server only while the client reads."""
+        """Stop reading from the server while the client does not read, and resume later."""
         server = self._server
         if server is None or server.is_closing():
             return
-        if self._unread() > MAX_UNREAD or len(self._queue.output) > MAX_UNREAD:
+        if self._unread() > MAX_UNREAD_BYTES or len(self._queue.output) > MAX_UNREAD_BYTES:
             if server.is_reading():
                 server.pause_reading()
             self._interceptor.call_later(CHECK_INTERVAL_S, self._wait_for_client)
@@ -188,27 +188,27 @@ class Upstream:
         self.close()
         self._queue.resume()
 
-    def _pass_back(self, payload: bytes) -> None:
-        expected = self._expected_for(payload)
+    def _forward_reply(self, payload: bytes) -> None:
+        expected = self._find_expected(payload)
         if expected is not None:
             self._expected.remove(expected)
             self._answer(expected, payload)
         elif is_event(payload):
             self._pass_event(payload)
         else:
-            self._fail("the server sent a reply without a request")
+            self._close_with_warning("the server sent a reply without a request")
 
-    def _expected_for(self, payload: bytes) -> _Expected | None:
+    def _find_expected(self, payload: bytes) -> _ExpectedReply | None:
         """Return the first request with the frame's xid, or None for an event.
 
-        It is not always the oldest request, because servers answer some requests early, such as auth.
+        The request is not always the oldest, because servers answer some requests, such as auth, early.
         """
         if self._expected and self._expected[0].passed.request.opcode == CONNECT:
             return self._expected[0]
         if len(payload) < 4 or is_event(payload):
             return None
         (xid,) = int_at(payload, 0)
-        return next((entry for entry in self._expected if entry.xid == xid and not entry.made), None)
+        return next((entry for entry in self._expected if entry.xid == xid and not entry.fault_reply), None)
 
     def _pass_event(self, payload: bytes) -> None:
         queue, session_id = self._queue, self._queue.session_id()
@@ -226,15 +226,15 @@ class Upstream:
         send()
 
     def _send_made_replies(self) -> None:
-        while self._expected and (self._expected[0].made or self._expected[0].drop):
+        while self._expected and (self._expected[0].fault_reply or self._expected[0].drop):
             expected = self._expected.popleft()
             if expected.drop:
                 self._queue.record(expected.passed, None, self._interceptor.last_zxid)
                 self.close()
             else:
-                self._answer(expected, expected.made)
+                self._answer(expected, expected.fault_reply)
 
-    def _answer(self, expected: _Expected, payload: bytes) -> None:
+    def _answer(self, expected: _ExpectedReply, payload: bytes) -> None:
         opcode, zxid = expected.passed.request.opcode, self._interceptor.last_zxid
         if opcode == CONNECT:
             zxid = 0  # a proxy cannot see the zxid of a new session
@@ -256,19 +256,19 @@ class Upstream:
 
 
 class _Protocol(asyncio.Protocol):
-    """The connection to the server."""
+    """The protocol of the connection to the server."""
 
     def __init__(self, owner: Upstream) -> None:
         self._owner = owner
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # a BaseTransport
         """Forward the event to the owner."""
-        self._owner.connected(transport)
+        self._owner.server_connected(transport)
 
     def data_received(self, data: bytes) -> None:
         """Forward the event to the owner."""
-        self._owner.received(data)
+        self._owner.receive_from_server(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forward the event to the owner; also called if the connection attempt failed."""
+        """Forward the event to the owner. This is also called if the connection attempt failed."""
         self._owner.server_lost()

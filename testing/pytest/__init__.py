@@ -1,1 +1,1 @@
-"""The fixtures that need a plugin for asyncio, and the types of fixtures."""
+"""The pytest plugin: its fixtures and hooks, the types of the fixtures, and recordings of tests."""

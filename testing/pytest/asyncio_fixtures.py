@@ -1,6 +1,6 @@
 """The fixtures with asyncio clients for pytest-asyncio. :mod:`.client_fixtures` selects them.
 
-There is a pair of fixtures for each scope of an event loop, because a client belongs to one loop: the loop of the test.
+Each scope of event loops has a pair of fixtures, because a client belongs to the loop of its test.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 _HAS_LOOP_SCOPES: Final = "loop_scope" in inspect.signature(pytest_asyncio.fixture).parameters  # since 0.24
 
 
-def _pair(scope: str) -> dict[str, Any]:
-    """Return the two fixtures for tests in a loop of a scope."""
+def _client_fixtures(scope: str) -> dict[str, Any]:
+    """Return the two fixtures for tests whose event loop has a scope, by their names."""
     options: dict[str, Any] = {"loop_scope": scope} if _HAS_LOOP_SCOPES else {}
 
     @pytest_asyncio.fixture(**options)
     async def clients(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
-        _check(scope)
+        _check_scope(scope)
         async for connect in connect_clients(_zoolet_of_clients, zoolet_factory):
             yield connect
 
     @pytest_asyncio.fixture(**options)
     async def client(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> AsyncIterator[Client]:
-        _check(scope)
+        _check_scope(scope)
         async for one in connect_client(_zoolet_of_clients, zoolet_factory):
             yield one
 
     return {f"_zoolet_clients_by_asyncio_{scope}": clients, f"_zoolet_client_by_asyncio_{scope}": client}
 
 
-def _check(scope: str) -> None:
+def _check_scope(scope: str) -> None:
     if scope != "function" and not _HAS_LOOP_SCOPES:
         pytest.fail(f"a client in a loop of the scope {scope} requires pytest-asyncio 0.24", pytrace=False)
 
 
 for _scope in LOOP_SCOPES:
-    globals().update(_pair(_scope))
+    globals().update(_client_fixtures(_scope))

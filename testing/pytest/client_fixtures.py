@@ -1,7 +1,8 @@
-"""The fixtures with asyncio clients. :mod:`.fixtures` registers them if pytest-asyncio or anyio's plugin
-is installed.
+"""The fixtures with asyncio clients, for tests that pytest-asyncio or anyio's plugin runs.
 
-The plugin whose event loop runs a test must also run its fixtures. That is anyio's plugin if the test uses the fixture
+:mod:`.fixtures` registers these fixtures if one of the plugins is installed.
+
+The plugin whose event loop runs a test must also run its fixtures. This is anyio's plugin if the test uses the fixture
 ``anyio_backend``. Otherwise it is pytest-asyncio, whose fixtures are in :mod:`.asyncio_fixtures`.
 """
 
@@ -29,29 +30,29 @@ def zoolet_client_factory(request: pytest.FixtureRequest) -> ClientFactory:
 
     The arguments are the same as for ``Client``. The clients are closed at the end of the test.
     """
-    factory: ClientFactory = request.getfixturevalue(f"_zoolet_clients_by_{_runner_of(request)}")
+    factory: ClientFactory = request.getfixturevalue(f"_zoolet_clients_by_{_plugin_name(request)}")
     return factory
 
 
 @pytest.fixture
 def zoolet_client(request: pytest.FixtureRequest) -> Client:
     """A connected asyncio client of ``zoolet``, closed at the end of the test."""
-    client: Client = request.getfixturevalue(f"_zoolet_client_by_{_runner_of(request)}")
+    client: Client = request.getfixturevalue(f"_zoolet_client_by_{_plugin_name(request)}")
     return client
 
 
-def _runner_of(request: pytest.FixtureRequest) -> str:
+def _plugin_name(request: pytest.FixtureRequest) -> str:
     if "anyio_backend" in request.fixturenames:
         if request.getfixturevalue("anyio_backend_name") != "asyncio":
             pytest.fail("zoolet_client needs asyncio; let the fixture anyio_backend return 'asyncio'", pytrace=False)
         return "anyio"
     if not request.config.pluginmanager.hasplugin("asyncio"):
         pytest.fail("zoolet_client needs pytest-asyncio, or a test with @pytest.mark.anyio", pytrace=False)
-    return f"asyncio_{_loop_scope_of(request)}"
+    return f"asyncio_{_loop_scope(request)}"
 
 
-def _loop_scope_of(request: pytest.FixtureRequest) -> str:
-    """Return the scope of the event loop that pytest-asyncio uses for the test."""
+def _loop_scope(request: pytest.FixtureRequest) -> str:
+    """Return the scope of the test's event loop, as pytest-asyncio determines it."""
     marker = request.node.get_closest_marker("asyncio")
     given = {} if marker is None else marker.kwargs
     try:
@@ -59,11 +60,11 @@ def _loop_scope_of(request: pytest.FixtureRequest) -> str:
     except (KeyError, ValueError):
         default = None
     scope = given.get("loop_scope") or given.get("scope") or default
-    return scope if scope in LOOP_SCOPES else "function"  # pytest-asyncio reports other scopes
+    return scope if scope in LOOP_SCOPES else "function"  # pytest-asyncio itself rejects an unknown scope
 
 
 async def connect_clients(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
-    """Yield a function that connects clients, and close them at the end."""
+    """Yield a function that connects clients. At the end, end all faults and close the clients."""
     from ...client import Client
     from ..registry import heal_all
     from ..run.clients import name_client, trusted_ca_file
@@ -91,7 +92,7 @@ async def connect_clients(zoolet: Server, zoolet_factory: ServerFactory) -> Asyn
 
 
 async def connect_client(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[Client]:
-    """Yield a connected client, and close it at the end."""
+    """Yield a connected client. At the end, end all faults and close the client."""
     async with asynccontextmanager(connect_clients)(zoolet, zoolet_factory) as connect:
         yield await connect()
 

@@ -49,7 +49,7 @@ def zoolet_fixture(
     Raises:
         TypeError: An option is not a keyword argument of ``Server``, or is ``host`` or ``port``.
     """
-    from .fixtures import additional_server  # imported here, because the types must not need pytest
+    from .fixtures import additional_server  # not at the top, because the types of this module must not need pytest
 
     if unknown := options.keys() - ServerOptions.__annotations__.keys():
         raise TypeError(f"zoolet_fixture: unknown argument {min(unknown)!r}; expected keyword arguments of Server")

@@ -1,6 +1,6 @@
 """The fixtures and hooks of the pytest plugin.
 
-It imports modules only on first use, because every project with zoolet installed loads it. PYTEST_DONT_REWRITE
+The plugin imports modules on first use, because every project with zoolet installed loads it. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from ..server import Server
     from .factories import KazooFactory, ServerFactory
 
-_CHOICES: Final = {
+_INI_CHOICES: Final = {
     "zoolet_leaks": ("off", "warn", "error"),
     "zoolet_clock": ("real", "manual"),
     "zoolet_compat": ("3.8", "3.9"),
     "zoolet_scope": ("function", "class", "module", "package", "session"),
 }
 STOP_S: Final = 10.0
-"""Longest wait, in seconds, for a KazooClient to stop at the end of a test."""
-_FAILURES: Final = pytest.StashKey[list[str]]()
-"""Errors of connecting to the server of ``--zoolet-hosts``."""
-_SERVER_ONLY: Final = ("data_dir", "initial_data", "sasl_users", "recording")
-_CLUSTER_ONLY: Final = ("members", "observers", "election")
-_OPTIONS: Final = ("config", "clock", "compat", "seed", "tls", *_SERVER_ONLY, *_CLUSTER_ONLY)
-_HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
-_ENVIRONMENT: Final = pytest.StashKey[list[tuple[str, dict[str, str | None]]]]()
-"""The addresses of servers that have just stopped, and the variables before they started."""
-_OUTER: Final = pytest.StashKey["Test | None"]()
-"""The test that runs this test, in an inner pytest."""
-_MARKER_READ: Final = pytest.StashKey[bool]()
+"""Timeout, in seconds, for a KazooClient to stop at the end of a test."""
+_CONNECTION_FAILURES: Final = pytest.StashKey[list[str]]()
+"""Errors of failed connections to the server of ``--zoolet-hosts``. Later tests fail without a new attempt."""
+_SERVER_OPTIONS: Final = ("data_dir", "initial_data", "sasl_users", "recording")
+_CLUSTER_OPTIONS: Final = ("members", "observers", "election")
+_MARKER_ARGUMENTS: Final = ("config", "clock", "compat", "seed", "tls", *_SERVER_OPTIONS, *_CLUSTER_OPTIONS)
+_HOSTS_VARIABLES: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
+_OLD_VARIABLES: Final = pytest.StashKey[list[tuple[str, dict[str, str | None]]]]()
+"""For each server that a test has stopped: its address, and the environment variables before its start."""
+_OUTER_TEST: Final = pytest.StashKey["Test | None"]()
+"""The outer test, if a test runs pytest in its own process."""
+_HAS_READ_MARKER: Final = pytest.StashKey[bool]()
 """Whether a fixture has read the marker of a test."""
-_FAILED: pytest.StashKey[bool] = pytest.StashKey()
+_HAS_FAILED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether a test has failed. The leaks of a failed test are not reported."""
 
 
@@ -74,28 +74,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _check_choices(config: pytest.Config) -> None:
-    for name, values in _CHOICES.items():
+    for name, values in _INI_CHOICES.items():
         if (value := config.getini(name)) not in values:
             raise pytest.UsageError(f"{name} must be one of {', '.join(values)}, not {value!r}")
 
 
-def _scope(fixture_name: str, config: pytest.Config) -> Any:
+def _configured_scope(fixture_name: str, config: pytest.Config) -> Any:
     return config.getini("zoolet_scope")
 
 
-def _options(request: pytest.FixtureRequest, foreign: tuple[str, ...] = _CLUSTER_ONLY) -> dict[str, Any]:
-    """Return the arguments of the server from the ini file, the command line, and the markers. The nearest wins.
+def _options(request: pytest.FixtureRequest, foreign: tuple[str, ...] = _CLUSTER_OPTIONS) -> dict[str, Any]:
+    """Return the server's arguments from the ini file, the command line and the markers. The nearest marker wins.
 
     Args:
         request: The request for a fixture.
-        foreign: Arguments for a different fixture. They are errors unless the test uses that fixture.
+        foreign: Arguments of a different fixture, which are errors unless the test uses that fixture as well.
     """
-    has_other = ("zoolet" if foreign is _SERVER_ONLY else "zoolet_cluster") in request.fixturenames
+    has_other = ("zoolet" if foreign is _SERVER_OPTIONS else "zoolet_cluster") in request.fixturenames
     options, settings = _ini_options(request.config)
-    request.node.stash[_MARKER_READ] = True
+    request.node.stash[_HAS_READ_MARKER] = True
     for marker in reversed(list(request.node.iter_markers("zoolet"))):
-        if wrong := [*map(repr, marker.args), *(name for name in marker.kwargs if name not in _OPTIONS)]:
-            known = ", ".join(_OPTIONS)
+        if wrong := [*map(repr, marker.args), *(name for name in marker.kwargs if name not in _MARKER_ARGUMENTS)]:
+            known = ", ".join(_MARKER_ARGUMENTS)
             raise pytest.UsageError(f"@pytest.mark.zoolet has {', '.join(wrong)}; expected keyword arguments: {known}")
         given = {name: value for name, value in marker.kwargs.items() if name not in foreign}
         if len(given) < len(marker.kwargs) and not has_other:
@@ -104,7 +104,7 @@ def _options(request: pytest.FixtureRequest, foreign: tuple[str, ...] = _CLUSTER
                 f"{request.node.nodeid}: the marker has {', '.join(wrong)}, "
                 f"which the fixture {request.fixturename} does not support"
             )
-        settings.update(_ini_settings(given.pop("config", None)))
+        settings.update(_marker_settings(given.pop("config", None)))
         options.update(given)
     return {**options, "config": settings}
 
@@ -126,7 +126,7 @@ def _ini_options(config: pytest.Config) -> tuple[dict[str, Any], dict[str, objec
     return options, settings
 
 
-def _ini_settings(config: object) -> dict[str, object]:
+def _marker_settings(config: object) -> dict[str, object]:
     if config is not None and not isinstance(config, dict):
         raise pytest.UsageError(f"@pytest.mark.zoolet has config={config!r}; expected a dict of zoo.cfg keys")
     return config or {}
@@ -135,8 +135,8 @@ def _ini_settings(config: object) -> dict[str, object]:
 # --- asyncio ---
 
 
-class _WithoutAsyncio:
-    """Replaces :mod:`.client_fixtures` if no plugin for asyncio fixtures is installed."""
+class _MissingPluginFixtures:
+    """The fixtures that replace :mod:`.client_fixtures` if no plugin for asyncio fixtures is installed."""
 
     @pytest.fixture
     def zoolet_client_factory(self) -> None:
@@ -148,7 +148,7 @@ class _WithoutAsyncio:
 
     @pytest.fixture
     def zoolet_client(self, zoolet_client_factory: None) -> None:
-        """Fail with the factory's message."""
+        """Fail in the factory, which names the missing plugin."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -177,7 +177,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
             plugins.register(plugin_asyncio, "zoolet-asyncio")
     else:
-        plugins.register(_WithoutAsyncio(), "zoolet-clients")
+        plugins.register(_MissingPluginFixtures(), "zoolet-clients")
 
 
 # --- servers ---
@@ -186,12 +186,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def zoolet_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A ZooKeeper server for the whole run, with the state that earlier tests have left."""
-    with _server(request.config, {"clock": "real", "seed": request.config.getoption("zoolet_seed")}) as server:
-        _begin()  # _server() may have imported the registry only now
+    with _make_server(request.config, {"clock": "real", "seed": request.config.getoption("zoolet_seed")}) as server:
+        _start_test()  # _make_server() may have been the first to import the registry
         yield server
 
 
-@pytest.fixture(scope=_scope)
+@pytest.fixture(scope=_configured_scope)
 def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A ZooKeeper server for each test. The port is new, so clients of earlier tests cannot connect.
 
@@ -201,7 +201,7 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
     file = options.pop("recording", None)
     with ExitStack() as stack:
         try:
-            serve: Callable[[], AbstractContextManager[Server]] = partial(_server, request.config, options)
+            serve: Callable[[], AbstractContextManager[Server]] = partial(_make_server, request.config, options)
             if file is not None:
                 from .recordings import record_or_replay
 
@@ -209,22 +209,22 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
             server = stack.enter_context(serve())
         except (TypeError, ValueError) as error:
             raise pytest.UsageError(f"the options of the fixture zoolet are invalid: {error}") from None
-        _begin()
-        stack.enter_context(_in_environment(request.config, server.hosts))
+        _start_test()
+        stack.enter_context(_export_hosts(request.config, server.hosts))
         yield server
 
 
 @contextmanager
-def _in_environment(config: pytest.Config, hosts: str) -> Iterator[None]:
-    """Set the variables that programs under test read."""
-    before = {name: os.environ.get(name) for name in _HOSTS}
-    os.environ.update(dict.fromkeys(_HOSTS, hosts))
+def _export_hosts(config: pytest.Config, hosts: str) -> Iterator[None]:
+    """Set the environment variables with the addresses, and restore the old values after the block."""
+    before = {name: os.environ.get(name) for name in _HOSTS_VARIABLES}
+    os.environ.update(dict.fromkeys(_HOSTS_VARIABLES, hosts))
     yield
-    _restore(before)
-    config.stash.setdefault(_ENVIRONMENT, []).append((hosts, before))
+    _restore_variables(before)
+    config.stash.setdefault(_OLD_VARIABLES, []).append((hosts, before))
 
 
-def _restore(variables: dict[str, str | None]) -> None:
+def _restore_variables(variables: dict[str, str | None]) -> None:
     for name, value in variables.items():
         if value is None:
             os.environ.pop(name, None)
@@ -247,44 +247,44 @@ def zoolet_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     marker also sets ``tls``, ``members``, ``observers`` and ``election``. The clients of other fixtures connect to it,
     and the environment variables ZOOKEEPER_HOSTS and ZOOLET_HOSTS contain its addresses.
     """
-    options = {name: value for name, value in _options(request, _SERVER_ONLY).items() if name != "initial_data"}
+    options = {name: value for name, value in _options(request, _SERVER_OPTIONS).items() if name != "initial_data"}
     try:
-        cluster = _cluster(request.config, options)
+        cluster = _make_cluster(request.config, options)
     except (TypeError, ValueError) as error:
         raise pytest.UsageError(f"the options of the fixture zoolet_cluster are invalid: {error}") from None
-    with cluster, _in_environment(request.config, cluster.hosts):
-        _begin()
+    with cluster, _export_hosts(request.config, cluster.hosts):
+        _start_test()
         yield cluster
 
 
-def _server(config: pytest.Config, options: dict[str, Any], *arguments: Any) -> Server:
-    """Return a server that is not started: embedded, or with ``--zoolet-hosts`` a real server behind a proxy."""
+def _make_server(config: pytest.Config, options: dict[str, Any], *arguments: Any) -> Server:
+    """Return a new server: embedded, or with ``--zoolet-hosts`` a real server behind a proxy. It is not started."""
     if config.getoption("zoolet_hosts") is None:
         from ..server import Server
 
         return Server(*arguments, **options)
-    return cast("Server", _real(config, options))
+    return cast("Server", _make_real(config, options))
 
 
-def _cluster(config: pytest.Config, options: dict[str, Any]) -> Cluster:
-    """Return a cluster that is not started: embedded, or with ``--zoolet-hosts`` real servers, each behind a proxy."""
+def _make_cluster(config: pytest.Config, options: dict[str, Any]) -> Cluster:
+    """Return a new cluster: embedded, or with ``--zoolet-hosts`` real servers with proxies. It is not started."""
     if config.getoption("zoolet_hosts") is None:
         from ..cluster.cluster import Cluster
 
         return Cluster(options.pop("members", 3), **options)
-    return cast("Cluster", _real(config, options, options.pop("members", 3)))
+    return cast("Cluster", _make_real(config, options, options.pop("members", 3)))
 
 
-def _real(config: pytest.Config, options: dict[str, Any], members: int | None = None) -> Any:
-    """Return a real server, or several, each behind a proxy."""
-    from ..cluster.real import stand_in
+def _make_real(config: pytest.Config, options: dict[str, Any], members: int | None = None) -> Any:
+    """Return one real server, or with *members* several, each behind a proxy."""
+    from ..cluster.real import make_stand_in
 
-    failures = config.stash.setdefault(_FAILURES, [])
-    return stand_in(str(config.getoption("zoolet_hosts")), options, members=members, failures=failures)
+    failures = config.stash.setdefault(_CONNECTION_FAILURES, [])
+    return make_stand_in(str(config.getoption("zoolet_hosts")), options, members=members, failures=failures)
 
 
 def _merged_config(settings: dict[str, object], config: Any) -> Any:
-    """Return the configuration of one server: its file, or the settings for all servers updated with its own."""
+    """Return the configuration of a server: its own file, or the common settings updated with its own settings."""
     return {**settings, **(config or {})} if config is None or isinstance(config, Mapping) else config
 
 
@@ -305,14 +305,14 @@ def additional_server(scope: Any, options: dict[str, Any]) -> Any:
         if "data_dir" in options:
             known.pop("initial_data")
         with Server(**{**known, **options, "config": _merged_config(settings, options.get("config"))}) as server:
-            _begin()
+            _start_test()
             yield server
 
     return one_more
 
 
-class _Servers:
-    """The value of ``zoolet_factory``, which starts servers."""
+class _ServerFactory:
+    """The value of the fixture ``zoolet_factory``: a function that starts servers, and the started servers."""
 
     def __init__(self, config: pytest.Config, options: dict[str, Any]) -> None:
         self.started: list[Server] = []
@@ -323,9 +323,9 @@ class _Servers:
         options["config"] = _merged_config(self._options["config"], options.get("config"))
         if self.started and self._config.getoption("zoolet_hosts"):
             pytest.skip("a second server must be embedded; do not use --zoolet-hosts")
-        server = _server(self._config, {**self._options, **options}, *arguments)
+        server = _make_server(self._config, {**self._options, **options}, *arguments)
         server.start()
-        _begin()
+        _start_test()
         self.started.append(server)
         return server
 
@@ -341,7 +341,7 @@ def zoolet_factory(request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
     del options["initial_data"]
     for own in ("data_dir", "recording"):
         options.pop(own, None)
-    servers = _Servers(request.config, options)
+    servers = _ServerFactory(request.config, options)
     yield servers
     for server in servers.started:
         server.__exit__(None, None, None)
@@ -393,20 +393,20 @@ def zoolet_kazoo_factory(_zoolet_of_clients: Server, zoolet_factory: ServerFacto
             problem = f"{name} did not stop within {STOP_S} s; does one of its listeners or watch functions wait?"
             warnings.warn(pytest.PytestWarning(problem), stacklevel=1)
         for server in servers:
-            if session_id in server.sessions():  # the client could not close its session without a connection
-                with suppress(LookupError, RuntimeError):  # the session has just expired, or the cluster has no leader
+            if session_id in server.sessions():  # the client had no connection to close its session
+                with suppress(LookupError, RuntimeError):  # the session may have expired, or the cluster has no leader
                     server.expire(session_id)
 
 
-# --- reports of failed tests, and leaks ---
+# --- failed tests and leaks ---
 
 
 def _registry() -> Any:
-    """Return the module that knows all servers, or None before its first import."""
+    """Return the module with the registry of servers, or None if nothing has imported it."""
     return sys.modules.get("zoolet.testing.registry")
 
 
-def _begin() -> None:
+def _start_test() -> None:
     known = _registry()
     if known is not None and known.test is None:
         known.test = known.Test()
@@ -414,10 +414,10 @@ def _begin() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """Start watching the servers of this process."""
-    item.stash[_FAILED] = False  # an earlier run of the test may have failed
+    """Start to track the servers that the test uses, and check its markers."""
+    item.stash[_HAS_FAILED] = False  # a plugin may repeat a failed test
     known = _registry()
-    item.stash[_OUTER] = None if known is None else known.test  # the test that runs this pytest in its own process
+    item.stash[_OUTER_TEST] = None if known is None else known.test  # the test that runs this pytest in its own process
     if known is not None:
         known.test = known.Test()
     _check_markers(item)
@@ -457,7 +457,7 @@ def _check_markers(item: pytest.Item) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Warn about a marker that has no effect."""
     yield
-    if _MARKER_READ not in item.stash and any(marker.name == "zoolet" for marker in item.own_markers):
+    if _HAS_READ_MARKER not in item.stash and any(marker.name == "zoolet" for marker in item.own_markers):
         warnings.warn(
             pytest.PytestWarning(f"{item.nodeid} has @pytest.mark.zoolet, but no fixture reads it"), stacklevel=1
         )
@@ -465,23 +465,23 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """Report what the test has left on any server."""
+    """Restore the environment variables, and report the leaks of the test."""
     test = None
     try:
         yield
     finally:
-        for hosts, before in item.config.stash.get(_ENVIRONMENT, ()):  # a monkeypatch may have restored the address
-            _restore({name: value for name, value in before.items() if os.environ.get(name) == hosts})
-        item.config.stash[_ENVIRONMENT] = []
+        for hosts, before in item.config.stash.get(_OLD_VARIABLES, ()):  # a monkeypatch may have set variables again
+            _restore_variables({name: value for name, value in before.items() if os.environ.get(name) == hosts})
+        item.config.stash[_OLD_VARIABLES] = []
         known = _registry()
         if known is not None:
-            test, known.test = known.test, item.stash.get(_OUTER, None)
+            test, known.test = known.test, item.stash.get(_OUTER_TEST, None)
     if test is not None:  # leaks are not reported after a failed teardown
         _report_leaks(item, test)
 
 
 def _report_leaks(item: pytest.Item, test: Test) -> None:
-    on_leaks = "off" if item.stash.get(_FAILED, False) else item.config.getini("zoolet_leaks")
+    on_leaks = "off" if item.stash.get(_HAS_FAILED, False) else item.config.getini("zoolet_leaks")
     left = test.end() if on_leaks != "off" else {}
     if not left:
         return
@@ -496,7 +496,7 @@ def _report_leaks(item: pytest.Item, test: Test) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the state of all servers to the report of a failed test."""
+    """Add the state of the servers to the report of a failed test, and skip tests that need an embedded server."""
     real: Any = sys.modules.get("zoolet.testing.real")
     error = None if call.excinfo is None else call.excinfo.value
     if real is not None and error is not None and isinstance(error, real.UnsupportedError | real.LeftoverError):
@@ -512,7 +512,7 @@ def pytest_runtest_makereport(
     known = _registry()
     if not report.failed:
         return report
-    item.stash[_FAILED] = True
+    item.stash[_HAS_FAILED] = True
     if call.when == "teardown" or known is None or known.test is None:
         return report
     states = dict(known.test.failed)

@@ -1,6 +1,6 @@
 """Tests with ``@pytest.mark.zoolet(recording=...)``: the first run that passes is saved, and later runs replay it.
 
-The outcome of a test is known only after the end of the fixture ``zoolet``. So the fixture leaves a :class:`Tape`,
+A test's outcome is known only after the fixture ``zoolet`` ends. So the fixture leaves a :class:`PendingRecording`,
 which receives the reports of the test, and saves the recording when the last report arrives.
 """
 
@@ -22,25 +22,25 @@ from ..state.report import file_name
 if TYPE_CHECKING:
     from ..server import Server
 
-_TAPES: Final = pytest.StashKey[list["Tape"]]()
+_PENDING_RECORDINGS: Final = pytest.StashKey[list["PendingRecording"]]()
 """The recordings of this run that are not saved yet."""
 
 
-class Tape:
-    """The recording of a test.
+class PendingRecording:
+    """The recording of a running test, which is saved if the test passes.
 
     Args:
-        path: The file.
+        path: The file to write.
         recording: The recording.
     """
 
     def __init__(self, path: Path, recording: Recording) -> None:
-        self._path = path
+        self._recording_path = path
         self._recording = recording
         self._outcomes: set[str] = set()  # outcomes of the call phase and its subtests
 
     def receive(self, report: pytest.TestReport) -> bool:
-        """Receive the report of a phase of the test, and return whether it was the last.
+        """Receive the report of a phase of the test, and return whether it was the last report.
 
         The last report saves the recording of a test that has passed. If saving fails, the report
         becomes a failure.
@@ -51,23 +51,26 @@ class Tape:
             try:
                 self._save()
             except OSError as error:
-                report.outcome, report.longrepr = "failed", f"cannot write {self._path}: {file_error_reason(error)}"
+                report.outcome, report.longrepr = (
+                    "failed",
+                    f"cannot write {self._recording_path}: {file_error_reason(error)}",
+                )
         return report.when == "teardown"
 
     def _save(self) -> None:
         """Write the file in one step, because another process may read it."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        part = self._path.with_name(f".{os.getpid()}.zoolet-part")
+        self._recording_path.parent.mkdir(parents=True, exist_ok=True)
+        part = self._recording_path.with_name(f".{os.getpid()}.zoolet-part")
         try:
             self._recording.redacted().save(part)
-            part.replace(self._path)
+            part.replace(self._recording_path)
         finally:
             part.unlink(missing_ok=True)
 
 
 def receive(config: pytest.Config, report: pytest.TestReport) -> None:
     """Pass the report of a phase of a test to the recordings of this run."""
-    tapes = config.stash.get(_TAPES, [])
+    tapes = config.stash.get(_PENDING_RECORDINGS, [])
     tapes[:] = [tape for tape in tapes if not tape.receive(report)]
 
 
@@ -80,7 +83,7 @@ def record_or_replay(
     Args:
         request: The request for the fixture.
         file: Name of the file, or True for a name that is derived from the test's name.
-        serve: Function that returns the server to record.
+        serve: Function that returns the server to record, as a context manager.
 
     Raises:
         pytest.UsageError: A different test has recorded the file, or several tests share the server.
@@ -90,8 +93,8 @@ def record_or_replay(
             f"{request.node.nodeid} has recording={file!r}, but with zoolet_scope = {request.scope} its server is "
             "shared, and any selection of tests would be a different recording; record with the scope function"
         )
-    path = _path(request.node, file)
-    test = _name(request.node, path)
+    path = _recording_path(request.node, file)
+    test = _test_id(request.node, path)
     if path.exists():
         recording = Recording.load(path)
         if recording.test not in ("", test):
@@ -100,22 +103,22 @@ def record_or_replay(
                 "this one"
             )
         with CannedServer(recording.entries, "127.0.0.1", 0, strict=True, answers=True) as canned:
-            yield cast("Server", canned)  # methods that it does not have raise an AttributeError that explains this
+            yield cast("Server", canned)  # its AttributeError explains which methods are missing
         return
     with serve() as server, server.recording() as recording:
         recording.test = test
-        request.config.stash.setdefault(_TAPES, []).append(Tape(path, recording))
+        request.config.stash.setdefault(_PENDING_RECORDINGS, []).append(PendingRecording(path, recording))
         yield server
 
 
-def _path(node: Any, file: object) -> Path:
+def _recording_path(node: Any, file: object) -> Path:
     if file is True:
-        return Path(node.path.with_name(file_name(_name(node, node.path), ".zoolet")))
+        return Path(node.path.with_name(file_name(_test_id(node, node.path), ".zoolet")))
     if not isinstance(file, str | os.PathLike):
         raise pytest.UsageError(f"@pytest.mark.zoolet has recording={file!r}; expected the name of a file, or True")
     return Path(node.path.parent, file).resolve()
 
 
-def _name(node: Any, path: Path) -> str:
+def _test_id(node: Any, path: Path) -> str:
     """Return the id of a test, with its file relative to the folder of the recording instead of the root folder."""
     return f"{Path(os.path.relpath(node.path, path.parent)).as_posix()}::{node.nodeid.partition('::')[2]}"

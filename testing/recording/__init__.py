@@ -1,1 +1,1 @@
-"""Record requests, and play back recordings."""
+"""Recordings of requests, and their replay as a server or as a client."""

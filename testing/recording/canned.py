@@ -1,14 +1,14 @@
-"""Play back recordings: as a server that returns the recorded answers, or as a client that repeats the requests.
+"""The replay of recordings: by a server that returns the recorded answers, or a client that repeats the requests.
 
 Each connection of the server plays the entries of one recorded connection::
 
-    request --is the next recorded one, or a later one--> its events, its reply, the events that follow
+    request --is the next recorded request, or a later one--> its events, its reply, the events that follow
        |
        +----is a ping--> a new reply
        +----was not recorded--> the connection is closed
 
 Names with a random UUID, such as the names of locks, differ in each run. So a request matches a recorded one if they
-differ only in UUIDs. The client's UUIDs then replace the recorded UUIDs in all answers.
+differ only in UUIDs. In all answers, the client's UUIDs replace the recorded UUIDs.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from ..frames.interceptor import Reply, is_event
 from ..frames.requests import CONNECT, MAX_FRAME, Entry, InterceptedRequest, RecordedEvent, RecordedRequest
 from ..run import arguments
 from ..run.runner import Runner, make_daemon
-from .credentials import without_credentials
+from .credentials import redact_body
 
-_INT = combined_struct(Int).pack
+_pack_int = combined_struct(Int).pack
 _UUID: Final = re.compile(rb"[0-9a-f]{8}-?[0-9a-f]{4}-?[14][0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}")
 
 
@@ -68,7 +68,7 @@ class CannedServer:
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a server that replays a recording has no {name!r}, only hosts, port and unexpected")
 
-    def _begin(self) -> None:
+    def _start_over(self) -> None:
         self._accepted = 0
         self.unexpected.clear()
         self._uuids.clear()
@@ -84,7 +84,7 @@ class CannedServer:
         return self._runner.port
 
     def __enter__(self) -> Self:
-        self._begin()
+        self._start_over()
         self._runner.start()
         return self
 
@@ -93,10 +93,10 @@ class CannedServer:
     ) -> None:
         __tracebackhide__ = True
         self._runner.stop()
-        self._check(error)
+        self._check_unexpected(error)
 
     async def __aenter__(self) -> Self:
-        self._begin()
+        self._start_over()
         await self._runner.open()
         return self
 
@@ -105,9 +105,9 @@ class CannedServer:
     ) -> None:
         __tracebackhide__ = True
         await self._runner.close()
-        self._check(error)
+        self._check_unexpected(error)
 
-    def _check(self, error: BaseException | None) -> None:
+    def _check_unexpected(self, error: BaseException | None) -> None:
         __tracebackhide__ = True
         if not self._strict or not self.unexpected:
             return
@@ -144,7 +144,7 @@ class CannedConnection:
         self._script = list(script)
         self._report = report
         self._uuids = uuids
-        self._place = 0
+        self._position = 0
         self._zxid = 0
         self._frames = Frames(limit=MAX_FRAME)
         self._output: list[bytes] = []
@@ -168,7 +168,7 @@ class CannedConnection:
         return 0
 
     def receive_data(self, data: bytes, until: float = inf, time: Callable[[], float] = float) -> bool:
-        """Receive bytes and answer the requests in them; return False, because nothing remains for a later turn."""
+        """Receive bytes, and answer the requests in them. Return False, because nothing remains for a later turn."""
         try:
             payloads = self._frames.feed(data)
         except MarshallingError:
@@ -180,7 +180,7 @@ class CannedConnection:
         return False
 
     def data_to_send(self) -> bytes:
-        """Return the bytes to write now and clear the output."""
+        """Remove and return the bytes to write now."""
         output, self._output = self._output, []
         return b"".join(output)
 
@@ -202,9 +202,9 @@ class CannedConnection:
             self._output.append(frame(ReplyHeader(Xid.PING, self._zxid, 0).encode()))
             return
         if opcode == CONNECT and not any(entry.opcode == CONNECT for entry in self._requests()):
-            self._welcome(payload)
+            self._answer_handshake(payload)
             return
-        place = self._find(opcode, body)
+        place = self._find_request(opcode, body)
         if place is None:
             if opcode != OpCode.CLOSE_SESSION:  # a closeSession is expected after a client made other requests
                 self._report(InterceptedRequest(opcode, 0, body).view.title)
@@ -216,20 +216,20 @@ class CannedConnection:
         request = self._script[place]
         assert isinstance(request, RecordedRequest)
         self._send_events(before=place)
-        self._place = place + 1
+        self._position = place + 1
         self._send_reply(request, xid)
-        while self._place < len(self._script):
-            event = self._script[self._place]
+        while self._position < len(self._script):
+            event = self._script[self._position]
             if not isinstance(event, RecordedEvent) or event.with_reply:
                 break
             self._send(event.payload)
-            self._place += 1
+            self._position += 1
 
     def _requests(self) -> list[RecordedRequest]:
         return [entry for entry in self._script if isinstance(entry, RecordedRequest)]
 
-    def _welcome(self, payload: bytes) -> None:
-        """Answer a connect request that was not recorded because the recording started later."""
+    def _answer_handshake(self, payload: bytes) -> None:
+        """Answer a connect request that is not in the recording, because the recording started later."""
         try:
             request = ConnectRequest.decode(payload)
         except MarshallingError:
@@ -240,19 +240,19 @@ class CannedConnection:
         answer = ConnectResponse(request.timeout_ms, session_id, bytes(16), read_only)
         self._output.append(frame(answer.encode()))
 
-    def _find(self, opcode: int, body: bytes) -> int | None:
-        """Return the position of the next matching request; all connect requests match."""
-        bodies = {body, without_credentials(opcode, body)}  # the recording may be redacted
-        for place in range(self._place, len(self._script)):
+    def _find_request(self, opcode: int, body: bytes) -> int | None:
+        """Return the position of the next matching request, or None. All connect requests match."""
+        bodies = {body, redact_body(opcode, body)}  # the recording may be redacted
+        for place in range(self._position, len(self._script)):
             entry = self._script[place]
             if not isinstance(entry, RecordedRequest) or entry.opcode != opcode:
                 continue
-            if opcode == CONNECT or any(self._is_same(entry.body, each) for each in bodies):
+            if opcode == CONNECT or any(self._matches_recorded(entry.body, each) for each in bodies):
                 return place
         return None
 
-    def _is_same(self, recorded: bytes, body: bytes) -> bool:
-        """Return whether a request differs from a recorded one at most in UUIDs; if so, remember the UUIDs."""
+    def _matches_recorded(self, recorded: bytes, body: bytes) -> bool:
+        """Return whether a request differs from a recorded request only in UUIDs. If so, remember the new UUIDs."""
         if _UUID.sub(b"", recorded) != _UUID.sub(b"", body):
             return False
         pairs = list(zip(_UUID.findall(recorded), _UUID.findall(body), strict=True))
@@ -267,7 +267,7 @@ class CannedConnection:
         self._output.append(frame(payload))
 
     def _send_events(self, before: int) -> None:
-        for entry in self._script[self._place : before]:
+        for entry in self._script[self._position : before]:
             if isinstance(entry, RecordedEvent):
                 self._send(entry.payload)
 
@@ -277,18 +277,18 @@ class CannedConnection:
             return
         reply = request.reply
         if request.opcode != CONNECT:
-            reply = _INT(xid) + reply[4:]
+            reply = _pack_int(xid) + reply[4:]
             self._zxid = max(self._zxid, ReplyHeader.decode(reply).zxid)
         self._send(reply)
         if request.opcode == OpCode.CLOSE_SESSION:
             self.client.closing = True
 
 
-# --- the client ---
+# --- replay as a client ---
 
 
 def replay(entries: Sequence[Entry], hosts: str, timeout: float) -> list[Entry]:
-    """Send recorded requests to a server, as in :meth:`Recording.replay`."""
+    """Send recorded requests to a server, and return the entries of the new recording. See :meth:`Recording.replay`."""
     address = arguments.read_servers(hosts)[0]
     peers: dict[int, _ReplayConnection] = {}
     known: dict[int, tuple[int, bytes]] = {}
@@ -312,7 +312,7 @@ def replay(entries: Sequence[Entry], hosts: str, timeout: float) -> list[Entry]:
 
 
 class _ReplayConnection:
-    """One connection that repeats recorded requests."""
+    """A connection to a server that repeats the requests of one recorded connection."""
 
     def __init__(self, number: int, address: tuple[str, int], timeout: float) -> None:
         self._number = number
@@ -331,7 +331,7 @@ class _ReplayConnection:
         list(self.send(request._replace(opcode=CONNECT, body=body), {}))
 
     def send(self, request: RecordedRequest, known: dict[int, tuple[int, bytes]]) -> Iterator[Entry]:
-        """Send a request and yield the events and the reply, or nothing once the server has closed the connection.
+        """Send a request, and yield the events and the reply. Yield nothing once the server has closed the connection.
 
         Args:
             request: The recorded request.
@@ -340,7 +340,7 @@ class _ReplayConnection:
         if not self._is_open:
             return
         if request.opcode == CONNECT:
-            body = self._handshake(request, known)
+            body = self._make_handshake(request, known)
             self._socket.sendall(frame(body))
         else:
             body = request.body
@@ -348,7 +348,7 @@ class _ReplayConnection:
             self._xid += 1
             xid = next((xid for opcode, xid in special.items() if opcode == request.opcode), self._xid)
             self._socket.sendall(frame(RequestHeader(xid, request.opcode).encode() + body))
-        for payload in self._until_reply(request.opcode):
+        for payload in self._read_until_reply(request.opcode):
             if request.opcode != CONNECT and is_event(payload):
                 yield RecordedEvent(self._number, self._session, request.time, payload, True)
                 continue
@@ -375,15 +375,15 @@ class _ReplayConnection:
         if not self._is_open and request.opcode not in (CONNECT, OpCode.CLOSE_SESSION):
             yield RecordedRequest(self._number, self._session, request.opcode, body, 0, None, (), "", request.time)
 
-    def _handshake(self, request: RecordedRequest, known: dict[int, tuple[int, bytes]]) -> bytes:
-        """Return the connect request that opens a session, or resumes the new session of a recorded one."""
+    def _make_handshake(self, request: RecordedRequest, known: dict[int, tuple[int, bytes]]) -> bytes:
+        """Return a connect request that opens a session, or that resumes the new session of a recorded session."""
         recorded = ConnectRequest.decode(request.body)
         session_id, password = known.get(recorded.session_id, (0, bytes(16)))
         return ConnectRequest(
             timeout_ms=recorded.timeout_ms, session_id=session_id, password=password, read_only=recorded.read_only
         ).encode()
 
-    def _until_reply(self, opcode: int) -> Iterator[bytes]:
+    def _read_until_reply(self, opcode: int) -> Iterator[bytes]:
         while True:
             while self._replies:
                 payload = self._replies.pop(0)

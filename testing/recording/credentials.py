@@ -1,6 +1,6 @@
-"""Removes credentials from recorded requests, because recordings are committed next to the tests that made them.
+"""The removal of credentials from recordings, which are committed next to the tests that made them.
 
-ACLs of digest users stay. Weak passwords can be guessed from the hashes in them.
+ACLs of digest users stay. The hashes in these ACLs allow weak passwords to be guessed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ...protocol.records import AuthPacket, GetSASLRequest, ReplyHeader, SetSASL
 from ..frames.requests import CONNECT, Entry, RecordedEvent
 
 
-def without_credentials(opcode: int, body: bytes) -> bytes:
+def redact_body(opcode: int, body: bytes) -> bytes:
     """Return the body of a request without its password or token. A body that cannot be decoded becomes empty."""
     try:
         if opcode == CONNECT:
@@ -25,8 +25,8 @@ def without_credentials(opcode: int, body: bytes) -> bytes:
     return GetSASLRequest(b"").encode() if opcode == OpCode.SASL else body
 
 
-def _reply_without_credentials(opcode: int, reply: bytes) -> bytes:
-    """Return a reply without the session's password or the token of SASL."""
+def _redact_reply(opcode: int, reply: bytes) -> bytes:
+    """Return a reply without the session's password or SASL token. A reply that cannot be decoded becomes empty."""
     if not reply:
         return reply
     try:
@@ -41,8 +41,8 @@ def _reply_without_credentials(opcode: int, reply: bytes) -> bytes:
 
 
 def redact(entry: Entry) -> Entry:
-    """Return a request or event without credentials. Events have none."""
+    """Return a request or event without credentials. Events contain no credentials."""
     if isinstance(entry, RecordedEvent):
         return entry
-    body = without_credentials(entry.opcode, entry.body)
-    return entry._replace(body=body, reply=_reply_without_credentials(entry.opcode, entry.reply))
+    body = redact_body(entry.opcode, entry.body)
+    return entry._replace(body=body, reply=_redact_reply(entry.opcode, entry.reply))

@@ -23,12 +23,13 @@ from ..frames.requests import (
 from .canned import CannedServer, replay
 from .credentials import redact
 
-FORMAT: Final = "zoolet recording"
-VERSION: Final = 1
-MIN_PART: Final = 9
+FORMAT_NAME: Final = "zoolet recording"
+FORMAT_VERSION: Final = 1
+MIN_PART_BYTES: Final = 9
 """Minimum size of a part of a transaction in bytes."""
 MAX_COMPARISONS: Final = 1_000_000
-_KINDS: Final[dict[str, tuple[type, ...]]] = {
+"""Maximum number of pairs of lines that a diff compares."""
+_FIELD_TYPES: Final[dict[str, tuple[type, ...]]] = {
     **dict.fromkeys(("connection", "session", "opcode", "zxid", "part_errors"), (int,)),
     **dict.fromkeys(("body", "reply", "payload"), (bytes,)),
     "error": (int, type(None)),
@@ -36,14 +37,14 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "time": (int, float),
     "with_reply": (bool,),
 }
-"""The types of the entries' fields in a file; for a list, the types of its elements."""
+"""The permitted types of the entries' fields in a file. For a list, the types of its elements."""
 
 
 class Recording(Sequence[OpView]):
     """The requests made in a block, without pings, as a sequence of
     :class:`~zoolet.testing.frames.requests.OpView` that grows until the block ends.
 
-    ``with server.recording() as ops:`` creates a recording; :meth:`load` reads a saved one. It includes replies and
+    ``with server.recording() as ops:`` creates a recording, and :meth:`load` reads a file. It includes replies and
     watch events, so you can replay it: :meth:`replay` sends the requests to a server, :meth:`serve` answers a client.
 
     Attributes:
@@ -55,30 +56,30 @@ class Recording(Sequence[OpView]):
         self.entries: list[Entry] = list(entries)
         self.test = test
         self._views: list[OpView] = []
-        self._handshakes: dict[int, Entry] = {}  # handshakes of sessions that are not known to be wanted yet
-        self._seen = 0  # number of entries that _views covers
+        self._handshakes: dict[int, Entry] = {}  # handshakes of sessions that may have to be recorded, by session id
+        self._viewed_count = 0  # number of entries that _views covers
         self._begin: Callable[[Callable[[Entry], None]], None] | None = None
         self._end: Callable[[Callable[[Entry], None]], None] | None = None
-        self._wanted: Callable[[int], bool] = lambda session_id: True
+        self._is_recorded: Callable[[int], bool] = lambda session_id: True
 
-    # --- as a block ---
+    # --- as a context manager ---
 
     @classmethod
     def of(
         cls,
         begin: Callable[[Callable[[Entry], None]], None],
         end: Callable[[Callable[[Entry], None]], None],
-        wanted: Callable[[int], bool],
+        is_recorded: Callable[[int], bool],
     ) -> Self:
         """Return a recording that records inside its block.
 
         Args:
             begin: Called at the start of the block with the function that receives each request and event.
             end: Called at the end of the block with the same function.
-            wanted: Returns whether to record a session's requests.
+            is_recorded: Returns whether to record a session's requests.
         """
         recording = cls()
-        recording._begin, recording._end, recording._wanted = begin, end, wanted
+        recording._begin, recording._end, recording._is_recorded = begin, end, is_recorded
         return recording
 
     def __enter__(self) -> Self:
@@ -96,23 +97,23 @@ class Recording(Sequence[OpView]):
     def _receive(self, entry: Entry) -> None:
         if isinstance(entry, RecordedRequest) and entry.opcode == OpCode.PING:
             return
-        if self._wanted(entry.session):
+        if self._is_recorded(entry.session):
             if (connect := self._handshakes.pop(entry.session, None)) is not None:
                 self.entries.append(connect)
             self.entries.append(entry)
         elif isinstance(entry, RecordedRequest) and entry.opcode == CONNECT:
-            self._handshakes[entry.session] = entry  # the client does not know its session id before the reply
+            self._handshakes[entry.session] = entry  # the client learns its session id only from the reply
 
     # --- as a sequence ---
 
-    def _all(self) -> list[OpView]:
-        entries = self.entries[self._seen :]
-        self._seen += len(entries)
+    def _all_views(self) -> list[OpView]:
+        entries = self.entries[self._viewed_count :]
+        self._viewed_count += len(entries)
         self._views += [recorded_view(entry) for entry in entries if isinstance(entry, RecordedRequest)]
         return self._views
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._all_views())
 
     @overload
     def __getitem__(self, index: int) -> OpView: ...
@@ -121,13 +122,13 @@ class Recording(Sequence[OpView]):
     def __getitem__(self, index: slice) -> list[OpView]: ...
 
     def __getitem__(self, index: int | slice) -> OpView | list[OpView]:
-        return self._all()[index]
+        return self._all_views()[index]
 
     def __repr__(self) -> str:
         return "\n".join([f"<Recording of {len(self)} requests>", *map(str, self)])
 
     def select(self, op: str | None = None, path: str | None = None) -> list[OpView]:
-        """Return the requests with an operation and a path that matches a glob; None matches all."""
+        """Return the requests with an operation and a path that matches a glob. By default, all match."""
         return [
             view
             for view in self
@@ -145,22 +146,22 @@ class Recording(Sequence[OpView]):
                 matches any characters, ``?`` a single one.
 
         Raises:
-            AssertionError: The recorded requests differ; the message is a diff.
+            AssertionError: The recorded requests differ. The message contains a diff.
         """
         __tracebackhide__ = True
-        _compare(list(expected), [_line(view) for view in self], "expected", "recorded")
+        _assert_matching(list(expected), [_format_view(view) for view in self], "expected", "recorded")
 
     def assert_same(self, other: Recording) -> None:
-        """Check that *other* contains the same requests with the same outcomes; sessions may differ.
+        """Check that *other* contains the same requests with the same outcomes. Sessions may differ.
 
         Raises:
-            AssertionError: The recordings differ; the message is a diff.
+            AssertionError: The recordings differ. The message contains a diff.
         """
         __tracebackhide__ = True
-        mine, theirs = ([_line(view) for view in recording] for recording in (self, other))
-        _compare(mine, theirs, "this", "the other", matches=eq)
+        mine, theirs = ([_format_view(view) for view in recording] for recording in (self, other))
+        _assert_matching(mine, theirs, "this", "the other", matches=eq)
 
-    # --- files ---
+    # --- saving and loading ---
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save to a msgpack file that only its owner may read, because it contains all data and credentials."""
@@ -168,10 +169,10 @@ class Recording(Sequence[OpView]):
 
         lines = [[isinstance(entry, RecordedEvent), *entry] for entry in self.entries]
         maker = {"test": self.test} if self.test else {}
-        data: Any = msgpack.packb({FORMAT: VERSION, **maker, "entries": lines})
+        data: Any = msgpack.packb({FORMAT_NAME: FORMAT_VERSION, **maker, "entries": lines})
         with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                os.fchmod(file.fileno(), 0o600)  # the file may have existed
+                os.fchmod(file.fileno(), 0o600)  # an existing file keeps its permissions
             file.write(data)
 
     @classmethod
@@ -194,7 +195,7 @@ class Recording(Sequence[OpView]):
                 test = ""
                 if size == 3 and head[-1] == "test":
                     test, head[-1] = str(unpacker.unpack()), unpacker.unpack()
-                if head != [FORMAT, VERSION, "entries"] or size != (3 if test else 2):
+                if head != [FORMAT_NAME, FORMAT_VERSION, "entries"] or size != (3 if test else 2):
                     raise ValueError(f"expected the header of a recording, found {head!r}")
                 entries = [_read_entry(unpacker) for _ in range(unpacker.read_array_header())]
                 if unpacker.read_bytes(1):
@@ -216,7 +217,7 @@ class Recording(Sequence[OpView]):
         """Send the recorded requests to a server and return a new recording.
 
         Requests are sent in order over as many connections as were recorded, each after the previous reply. Sessions
-        get new ids. The call blocks; in asyncio code, use ``asyncio.to_thread``.
+        get new ids. The call blocks. In asyncio code, use ``asyncio.to_thread``.
 
         Args:
             hosts: The server, as ``host:port``.
@@ -237,7 +238,7 @@ class Recording(Sequence[OpView]):
 
         Args:
             host: The address to listen on.
-            port: The port; 0 for a free one.
+            port: The port, or 0 for a free port.
             strict: Raise an AssertionError at the end of the block if a request was not recorded. The connection of
                 such a request is always closed.
         """
@@ -245,7 +246,7 @@ class Recording(Sequence[OpView]):
 
 
 def _align(expected: list[str], found: list[str], matches: Callable[[str, str], bool]) -> list[str]:
-    """Return the found lines, with matching lines replaced by their patterns, so a diff shows only real differences.
+    """Return the found lines, with each matching line replaced by its pattern, for a diff of the real differences.
 
     Matches are a longest common subsequence, or for very many lines, the lines at the same position.
     """
@@ -277,25 +278,25 @@ def _read_entry(unpacker: Any) -> Entry:
     for name in kind._fields[: size - 1]:
         is_list = name == "part_errors"
         count = unpacker.read_array_header() if is_list else 1
-        if is_list and count > len(fields["body"]) // MIN_PART:
+        if is_list and count > len(fields["body"]) // MIN_PART_BYTES:
             raise ValueError(f"a transaction of {len(fields['body'])} bytes cannot have {count} errors")
         value = [unpacker.unpack() for _ in range(count)] if is_list else unpacker.unpack()
-        if not all(isinstance(each, _KINDS[name]) for each in (value if is_list else [value])):
+        if not all(isinstance(each, _FIELD_TYPES[name]) for each in (value if is_list else [value])):
             raise ValueError(f"unexpected value of {name}: {value!r:.80}")
         fields[name] = tuple(value) if is_list else value
     entry: Entry = kind(**fields)
     return entry
 
 
-def _line(view: OpView) -> str:
+def _format_view(view: OpView) -> str:
     return view.title if view.error == 0 else f"{view.title} -> {view.outcome}"
 
 
 def _matches(line: str, pattern: str) -> bool:
-    return line == pattern or fnmatchcase(line, pattern.replace("[", "[[]"))  # a bracket belongs to a transaction
+    return line == pattern or fnmatchcase(line, pattern.replace("[", "[[]"))  # brackets enclose transactions
 
 
-def _compare(
+def _assert_matching(
     expected: list[str], found: list[str], one: str, other: str, matches: Callable[[str, str], bool] = _matches
 ) -> None:
     __tracebackhide__ = True

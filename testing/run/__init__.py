@@ -1,1 +1,1 @@
-"""Runs servers in a thread or in a loop, handles forks, and checks the arguments of the public calls."""
+"""The running of servers in threads and event loops, forks, and the arguments of the public calls."""

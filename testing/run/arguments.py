@@ -1,4 +1,4 @@
-"""Validates the arguments of :class:`~zoolet.testing.server.Server`, and builds the configuration from them."""
+"""The arguments of :class:`~zoolet.testing.server.Server`: their checks, and the configuration built from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Final, NoReturn, get_args
 
-from ...protocol.addresses import server_addresses
+from ...protocol.addresses import parse_server_addresses
 from ...server import config as configuration
 from ...server.config import ServerConfig, Setting
 from ...server.core.compat import BY_NAME, NEWEST
@@ -25,16 +25,16 @@ DEFAULTS: Final = {
     "maxClientCnxns": "0",
     "4lw.commands.whitelist": "*",
 }
-"""The default configuration for tests: short ticks, session timeouts from 0.1 s to a day, unlimited connections."""
+"""The default configuration for tests: ticks of 0.2 s, timeouts from 0.1 s to a day, unlimited connections."""
 
 
 def invalid(name: str, value: object, expected: str) -> ValueError:
-    """Return the error for an argument: ``port must be ..., not -1``."""
+    """Return the error for an invalid argument, such as ``port must be ..., not -1``."""
     return ValueError(f"{name} must be {expected}, not {value!r:.80}")
 
 
-def refusal(method: Callable[..., object], text: str) -> Callable[..., NoReturn]:
-    """Return a replacement for a method that a server does not support: it raises a ValueError with a text."""
+def make_refusal(method: Callable[..., object], text: str) -> Callable[..., NoReturn]:
+    """Return a replacement for a method that a server does not support. The replacement raises a ValueError."""
 
     @wraps(method)
     def raise_error(*_: object, **__: object) -> NoReturn:
@@ -44,7 +44,7 @@ def refusal(method: Callable[..., object], text: str) -> Callable[..., NoReturn]
 
 
 def check_address(host: object, port: object) -> None:
-    """Raise a ValueError unless these are an address and a port to listen on."""
+    """Raise a ValueError unless *host* and *port* are an address and a port to listen on."""
     if not isinstance(host, str) or not host:
         raise invalid("host", host, "an address to listen on")
     if not _is_int(port, 0, 65535):
@@ -62,11 +62,11 @@ def read_servers(servers: object) -> tuple[tuple[str, int], ...]:
         raise invalid("servers", servers, "host:port, or several joined with commas")
     if "/" in servers:
         raise invalid("servers", servers, "host:port, or several joined with commas, without a chroot")
-    return server_addresses(servers)
+    return parse_server_addresses(servers)
 
 
 def make_clock(kind: object, seed: int | None) -> Clock:
-    """Return a ``"real"`` or a ``"manual"`` clock. With a *seed* a manual clock always starts at the same time.
+    """Return a ``"real"`` or a ``"manual"`` clock. With a *seed*, a manual clock starts at a fixed time.
 
     Raises:
         ValueError: *kind* is neither ``"real"`` nor ``"manual"``.
@@ -79,7 +79,7 @@ def make_clock(kind: object, seed: int | None) -> Clock:
 
 
 def check_numbers(seed: object, initial_zxid: object) -> None:
-    """Raise a ValueError unless these are a seed and a zxid, or None."""
+    """Raise a ValueError unless *seed* is an int or None, and *initial_zxid* is a zxid or None."""
     if seed is not None and not isinstance(seed, int):
         raise invalid("seed", seed, "an int")
     if initial_zxid is not None and not _is_int(initial_zxid, 0, MAX_ZXID):
@@ -87,7 +87,7 @@ def check_numbers(seed: object, initial_zxid: object) -> None:
 
 
 def check_directories(data_dir: object, initial_data: object) -> None:
-    """Raise a ValueError unless *data_dir* is None or a path, *initial_data* None or a directory, but not both."""
+    """Raise a ValueError unless at most one argument is given: *data_dir* a path, or *initial_data* a directory."""
     if data_dir is not None and (not isinstance(data_dir, str | os.PathLike) or not os.fspath(data_dir)):
         raise invalid("data_dir", data_dir, "the path of a directory")
     if initial_data is not None and not (isinstance(initial_data, str | os.PathLike) and os.path.isdir(initial_data)):
@@ -106,11 +106,12 @@ def check_users(users: object) -> None:
     """Raise a ValueError unless *users* is None, or a mapping of user names to passwords."""
     pairs = users.items() if isinstance(users, Mapping) else [(None, None)]
     if users is not None and not all(isinstance(word, str) for pair in pairs for word in pair):
-        raise ValueError("sasl_users must be a dict of passwords by user name, both strings")  # hides the passwords
+        # The message must not contain the passwords.
+        raise ValueError("sasl_users must be a dict of passwords by user name, both strings")
 
 
 def check_flags(**flags: object) -> None:
-    """Raise a TypeError unless all of these are bools."""
+    """Raise a TypeError unless all flags are bools."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, not {value!r}")
@@ -134,7 +135,7 @@ def check_seconds(name: str, seconds: object, low: int = 0) -> None:
 
 
 def check_counts(**counts: object) -> None:
-    """Raise a ValueError unless each of these is None, or an int of 0 or more."""
+    """Raise a ValueError unless each count is None, or an int of 0 or more."""
     for name, count in counts.items():
         if count is not None and not (isinstance(count, int) and count >= 0):
             raise invalid(name, count, "0 or more, or None for all")
@@ -151,7 +152,7 @@ def read_config(
 
     Args:
         config: A path, a dict of values by key, or None. True and False stand for ``true`` and ``false``.
-        compat: The release whose behaviour to reproduce. None for the newest.
+        compat: The release whose behaviour to reproduce, or None for the newest release.
         exact: Whether sessions expire exactly at their deadlines, as a manual clock requires.
 
     Raises:
@@ -159,9 +160,9 @@ def read_config(
     """
     if compat is not None and compat not in BY_NAME:
         raise invalid("compat", compat, " or ".join(map(repr, sorted(BY_NAME))))
-    sources = [_settings(DEFAULTS, "Server's defaults")]
+    sources = [_make_settings(DEFAULTS, "Server's defaults")]
     if isinstance(config, Mapping):
-        sources.append(_settings(config, "Server's config"))
+        sources.append(_make_settings(config, "Server's config"))
     elif isinstance(config, str | os.PathLike):
         sources.append(configuration.read_file(str(Path(config))))
     elif config is not None:
@@ -173,7 +174,7 @@ def read_config(
     return built
 
 
-def _settings(values: Mapping[str, object], source: str) -> dict[str, Setting]:
+def _make_settings(values: Mapping[str, object], source: str) -> dict[str, Setting]:
     settings = {}
     for name, value in values.items():
         if not isinstance(name, str):

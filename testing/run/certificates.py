@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and the certificates that it signs. Needs the library ``cryptography``."""
+"""Certificates for tests: an authority, and the certificates that it signs, made with ``cryptography``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Authority:
         """Write a certificate for this machine and its key into one file, and return its path.
 
         Args:
-            name: Common name of the certificate, and name of the file without ``.pem``. Empty for no common name.
+            name: Common name of the certificate, and name of the file without ``.pem``. If empty, no common name.
             password: Password to encrypt the key with, or None to leave it unencrypted.
             days: Number of days that the certificate is valid.
         """
@@ -67,7 +67,7 @@ class Authority:
             .add_extension(usage, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(ours), critical=False)
-            # A certificate without a subject requires a critical extension.
+            # Without a subject, this extension must be critical (RFC 5280).
             .add_extension(x509.SubjectAlternativeName(names), critical=not name)
         )
         return builder.sign(self._key, hashes.SHA256())

@@ -1,7 +1,6 @@
-"""Finds the clients for the arguments *who* and *session*, and expires, drops, pauses and resumes them.
+"""The clients that the arguments *who* and *client* select, and actions on their sessions.
 
-Such an argument is a KazooClient, a zoolet Client, a session id or ``"all"``. The functions are called in the server's
-loop.
+Such an argument is a KazooClient, a zoolet Client, a session id or ``"all"``. Call the functions in the server's loop.
 """
 
 from __future__ import annotations
@@ -96,14 +95,14 @@ def follow(who: object) -> Callable[[], int] | None:
 
 
 def name_client(client: object, fixture: str) -> str:
-    """Name a client by its fixture in reports, and return the name. It also applies to its later sessions."""
+    """Name a client by its fixture in reports, and return the name. The name also applies to later sessions."""
     number = len({name for name in report.names.values() if name.startswith(fixture)}) + 1
     name = fixture if number == 1 else f"{fixture} {number}"
     report.names[partial(int, session_id_of(client, 0))] = report.names[partial(session_id_of, client, 0)] = name
     return name
 
 
-# --- actions ---
+# --- actions on sessions ---
 
 
 def expire(interceptor: Interceptor, engine: Engine, who: object) -> None:
@@ -120,8 +119,9 @@ def expire(interceptor: Interceptor, engine: Engine, who: object) -> None:
 
 
 def drop(daemon: Daemon, session_ids: set[int], *, all_connections: bool) -> None:
-    """Close the connections of sessions. With *all_connections*, close all connections, including ones without a
-    session.
+    """Close the connections of sessions.
+
+    With *all_connections*, close all connections, including connections without a session.
     """
     for socket in list(daemon.connections.open.values()):
         connection = socket.connection
@@ -134,7 +134,7 @@ def drop(daemon: Daemon, session_ids: set[int], *, all_connections: bool) -> Non
 
 
 def pause(interceptor: Interceptor, session_ids: set[int] | None, direction: Direction) -> None:
-    """Stop serving some sessions, or all if *session_ids* is None."""
+    """Pause some sessions, or all sessions if *session_ids* is None, in a direction."""
     if session_ids is None:
         interceptor.all_paused = direction
     else:
@@ -161,7 +161,7 @@ def resume(interceptor: Interceptor, who: object) -> None:
 
 
 def trusted_ca_file(servers: Iterable[Any], hosts: str) -> str | None:
-    """Return the file of the authority that clients of a server must trust, or None without TLS.
+    """Return the file of the authority that clients of a server must trust, or None if the server has no TLS.
 
     Args:
         servers: The servers and clusters of a test.
@@ -173,9 +173,9 @@ def trusted_ca_file(servers: Iterable[Any], hosts: str) -> str | None:
 
 
 def stop_kazoo(client: KazooClient, limit: float) -> bool:
-    """Stop and close a KazooClient. Return False if this takes longer than *limit* seconds, and let it continue.
+    """Stop and close a KazooClient. After *limit* seconds, return False and let the stop continue.
 
-    kazoo waits for its threads without a limit, and they wait for the functions of the test that they call. The
+    kazoo waits for its threads without a limit, and the threads wait for the functions of the test that they call. The
     handlers for gevent and eventlet have no threads, and must be stopped in the thread that has created them.
     """
     from kazoo.handlers.threading import SequentialThreadingHandler

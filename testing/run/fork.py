@@ -1,4 +1,4 @@
-"""Closes the sockets of a parent's servers in a forked child process.
+"""The sockets of a parent's servers, which a forked child process must close.
 
 A socket is closed only when every process has closed it. A child that kept its copies would keep the parent's port in
 use, and the parent's clients connected, after the parent has stopped.
@@ -33,7 +33,7 @@ def unregister(owner: SocketOwner) -> None:
 
 
 def _close_sockets_in_child() -> None:
-    """Redirect the descriptors to /dev/null. They cannot be closed, because the child has copies of their owners."""
+    """Redirect the descriptors to /dev/null. Closing them is not safe, because the child has copies of their owners."""
     owners = list(_owners)
     if not owners:
         return

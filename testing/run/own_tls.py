@@ -1,4 +1,4 @@
-"""TLS with a certificate that is made for one server."""
+"""TLS with a new certificate for each server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...server.net.tls_settings import TlsSettings
 
 
 def make_tls(owner: object) -> tuple[ssl.SSLContext, str]:
-    """Return a TLS context and the file of the authority that clients must trust.
+    """Return a TLS context with a new certificate, and the file of the authority that clients must trust.
 
     The file is deleted when *owner* is garbage-collected.
 

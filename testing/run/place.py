@@ -16,7 +16,7 @@ class Place:
     """A place where servers run.
 
     Args:
-        turn: Maximum number of seconds to serve one connection before the next.
+        turn: Maximum number of seconds to serve one connection before the next connection.
         refuse_connections: Function that refuses new connections to a daemon.
         accept_connections: Function that accepts connections to a daemon again.
         without_waiting: Whether a server can start to listen without waiting.
@@ -33,4 +33,4 @@ class Place:
 
 
 SOCKETS: Final = Place(TURN, Daemon.refuse_connections, Daemon.accept_connections)
-"""The sockets of this machine."""
+"""The default place: the sockets of this machine."""

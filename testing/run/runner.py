@@ -1,4 +1,4 @@
-"""Runs a server in its own thread or in the running event loop, and calls functions in its loop from any thread.
+"""The runner of a server, in its own thread or in the running event loop, and calls into its loop from any thread.
 
 States and transitions::
 
@@ -33,13 +33,13 @@ from . import fork
 
 T = TypeVar("T")
 
-CALL_TIMEOUT: Final = 30.0
-"""Seconds until a call from a different thread fails, because the loop is blocked."""
-BLOCKED: Final = "the server's event loop was blocked for %.3g s; is a blocking client running in it?"
-"""Logged when the loop that a server shares with a test was blocked."""
-_USED: set[int] = set()
-"""The ports of all servers of this process. They are not reused, so that a client of a stopped or reset server never
-connects to a later one.
+CALL_TIMEOUT_SECONDS: Final = 30.0
+"""Seconds until a call from a different thread fails. A failure means that the loop is blocked."""
+BLOCKED_MESSAGE: Final = "the server's event loop was blocked for %.3g s; is a blocking client running in it?"
+"""Message for a blocked loop, with the number of seconds."""
+_USED_PORTS: set[int] = set()
+"""The ports that servers of this process have used. They are not used again, because clients of a stopped
+or reset server must not connect to a later server.
 """
 
 
@@ -51,7 +51,7 @@ def make_daemon(connect: ConnectionFactory, clock: Clock | None = None, turn: fl
     clock = clock or RealTimeClock()
     now, monotonic_ms = clock.read()
     settings = build().settings
-    settings.max_unread_bytes = settings.max_unread_bytes_total = 1 << 40  # a proxy waits for its clients
+    settings.max_unread_bytes = settings.max_unread_bytes_total = 1 << 40  # no limit: a proxy waits for slow clients
     engine = Engine(settings, now=now, monotonic_ms=monotonic_ms, rng=Random())
     return Daemon(Connections(engine, clock, connect, max_per_host=0, turn=turn))
 
@@ -66,17 +66,17 @@ class RunnerState(Enum):
 
 
 class Runner:
-    """Starts and stops a server.
+    """The runner that starts and stops a server, and calls functions in its loop.
 
     Args:
         assemble: Function that returns a new daemon. It is called inside the server's loop at each start. For a
             cluster it returns None, because the members have their own daemons.
         host: The address to listen on.
-        port: The port, or 0 for a free one.
+        port: The port, or 0 for a free port.
 
     Attributes:
         daemons: Function that returns the daemons for :meth:`call`, which sets their time and sends their events.
-        state: The state; the module's docstring shows the transitions.
+        state: The state. The module's docstring shows the transitions.
         context: The TLS context of the port, or None for a port without TLS.
         after_start: Coroutine function to await inside the loop once the daemon listens.
         before_stop: Coroutine function to await inside the loop before the daemon stops.
@@ -121,7 +121,7 @@ class Runner:
         try:
             await self._listen()
             if self._daemon is not None:
-                self._daemon.stall_warning = BLOCKED
+                self._daemon.stall_warning = BLOCKED_MESSAGE
         except BaseException:  # a cancelled start is a failed start
             self.state = RunnerState.FAILED
             if self._daemon is not None and self._daemon is not before:
@@ -157,9 +157,9 @@ class Runner:
         self._check_not_running()
         opened: Future[None] = Future()
         try:
-            self._thread = threading.Thread(target=self._run, args=(opened,), name="zoolet-server", daemon=True)
+            self._thread = threading.Thread(target=self._run_thread, args=(opened,), name="zoolet-server", daemon=True)
             self._thread.start()
-        except RuntimeError as refused:  # for example because subinterpreters have no daemon threads
+        except RuntimeError as refused:  # subinterpreters, for example, have no daemon threads
             self._thread = None
             raise RuntimeError(
                 f"cannot start the thread of this Server: {refused}; use 'async with', which needs no thread"
@@ -186,8 +186,8 @@ class Runner:
         self._thread.join()
         self._thread = None
 
-    def _run(self, opened: Future[None]) -> None:
-        """Run the thread: serve until :meth:`stop`."""
+    def _run_thread(self, opened: Future[None]) -> None:
+        """Serve in this thread until :meth:`stop`."""
         try:
             with asyncio.Runner(loop_factory=RealTimeLoop) as runner:
                 runner.run(self._serve(opened))
@@ -202,7 +202,7 @@ class Runner:
         await self._stopping.wait()
         await self._stop_daemon()
 
-    # --- both ---
+    # --- in the running loop or in the thread ---
 
     async def _listen(self) -> None:
         self._daemon = daemon = self._assemble()
@@ -210,9 +210,9 @@ class Runner:
         if daemon is not None:
             port = self._requested_port or self._port
             self._port = await daemon.start(self._host, port, self.context, without_waiting=self.without_waiting)
-            if self._port in _USED and self.state is RunnerState.NOT_STARTED:
+            if self._port in _USED_PORTS and self.state is RunnerState.NOT_STARTED:
                 self.move()
-            _USED.add(self._port)
+            _USED_PORTS.add(self._port)
         self._pid = os.getpid()
         self._loop_thread = threading.get_ident()
         self._loop = asyncio.get_running_loop()
@@ -224,9 +224,9 @@ class Runner:
 
     def move(self) -> None:
         """Listen on a port that no server of this process has used, unless the port was chosen. Call it in the loop."""
-        if self._requested_port == 0 and (port := self.daemon.move(_USED)) is not None:
+        if self._requested_port == 0 and (port := self.daemon.move(_USED_PORTS)) is not None:
             self._port = port
-            _USED.add(port)
+            _USED_PORTS.add(port)
 
     def _mark_stopped(self) -> None:
         self.state = RunnerState.STOPPED
@@ -241,7 +241,7 @@ class Runner:
 
     @property
     def daemon(self) -> Daemon:
-        """The current daemon, or the last one."""
+        """The current daemon. After a stop, the last daemon."""
         assert self._daemon is not None
         return self._daemon
 
@@ -280,11 +280,11 @@ class Runner:
 
         Raises:
             RuntimeError: The server is not running, or the coroutine has to wait in the server's thread.
-            TimeoutError: The coroutine did not complete within :data:`CALL_TIMEOUT`.
+            TimeoutError: The coroutine did not complete within :data:`CALL_TIMEOUT_SECONDS`.
         """
         self.check_can_call()
         if not self.in_server_thread():
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_TIMEOUT)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_TIMEOUT_SECONDS)
         try:
             coroutine.send(None)
         except StopIteration as done:
@@ -293,14 +293,14 @@ class Runner:
         raise RuntimeError("this call would block the server's event loop; call it from a different thread")
 
     def run_soon(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine in the server's loop, and wait for it unless this is the server's thread."""
+        """Run a coroutine in the server's loop. Wait until it is done, unless this is the server's thread."""
         self.check_can_call()
         if self.in_server_thread():
             task = self._loop.create_task(coroutine)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_TIMEOUT)
+            asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_TIMEOUT_SECONDS)
 
     def check_can_call(self) -> None:
         """Raise a RuntimeError unless the server runs in this process."""
@@ -342,8 +342,8 @@ class Runner:
                 outcome.set_exception(error)
 
         self._loop.call_soon_threadsafe(run)
-        if not wait((outcome,), CALL_TIMEOUT).done:
-            raise TimeoutError(BLOCKED % CALL_TIMEOUT)
+        if not wait((outcome,), CALL_TIMEOUT_SECONDS).done:
+            raise TimeoutError(BLOCKED_MESSAGE % CALL_TIMEOUT_SECONDS)
         return outcome.result()
 
     def _call_now(self, function: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""Run servers and clients in one event loop with virtual time, an in-memory network and one seed for all randomness.
+"""Simulations: servers and clients in one event loop with virtual time, an in-memory network, and one seed.
 
 A virtual day passes in milliseconds, because the time jumps to the next timer when no callback is ready. Code under
 test needs no change if it uses ``loop.time()`` and ``loop.create_connection``::

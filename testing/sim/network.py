@@ -9,10 +9,10 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from .schedule import BASELINE, Schedule
+from .schedule import BASELINE_LATENCY_S, Schedule
 
 _FIRST_PORT: Final = 40_000
-_HIGH_WATER: Final = 1 << 16
+_HIGH_WATER_BYTES: Final = 1 << 16
 
 
 class SimNetwork:
@@ -27,7 +27,7 @@ class SimNetwork:
 
     Attributes:
         latency: The minimum and maximum latency of a fragment, in seconds.
-        schedule: Determines the latency of each message instead of the source of randomness; None for none.
+        schedule: The schedule that determines the latency of each message, or None for random latencies.
         duplicates: The probability that a new connection is duplicated. The duplicate, an echo, repeats the client's
             first bytes at the server, and the answers to it are lost.
     """
@@ -38,13 +38,13 @@ class SimNetwork:
         self.latency = (0.0002, 0.003)
         self.schedule: Schedule | None = None
         self.duplicates = 0.0
-        self._connected: dict[int, int] = {}  # number of connections made to each port
+        self._connection_counts: dict[int, int] = {}  # number of connections made to each port
         self._listening: dict[int, Callable[[], Any]] = {}
         self._last_port = _FIRST_PORT
         self._ends: dict[_SimTransport, None] = {}
         self._refused: set[int] = set()
         self._paused = False
-        self._delayed: list[Callable[[], None]] = []  # arrivals during a pause
+        self._delayed: list[Callable[[], None]] = []  # calls that a pause delays
 
     # --- fault injection ---
 
@@ -83,7 +83,7 @@ class SimNetwork:
     # --- for the loop ---
 
     def listen(self, factory: Callable[[], Any], host: str | None, port: int | None) -> ListeningServer:
-        """Listen on a port; 0 or None picks a free port.
+        """Listen on a port. 0 or None stands for a free port.
 
         Raises:
             OSError: The port is in use.
@@ -101,7 +101,7 @@ class SimNetwork:
         self._listening.pop(port, None)
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[_SimTransport, Any]:
-        """Connect to the server that listens on the port when the request arrives.
+        """Connect to the server that listens on the port when the connection request arrives.
 
         Raises:
             ConnectionRefusedError: No server listens on the port, or connections are refused.
@@ -118,11 +118,11 @@ class SimNetwork:
             raise ConnectionRefusedError(111, f"no server accepts connections on {host}:{port}")
         client_end, server_end = self._make_ends(port)
         self._ends[client_end] = self._ends[server_end] = None
-        server_end.begin(server_factory())
+        server_end.connect_protocol(server_factory())
         if self._rng.random() < self.duplicates:
             client_end.echo = self._make_echo(port, server_factory)
         protocol = factory()
-        client_end.begin(protocol)
+        client_end.connect_protocol(protocol)
         return client_end, protocol
 
     def _make_ends(self, port: int) -> tuple[_SimTransport, _SimTransport]:
@@ -130,16 +130,16 @@ class SimNetwork:
             _SimTransport(self._loop, self, port, False),
             _SimTransport(self._loop, self, port, True),
         )
-        client_end.number = server_end.number = self._connected[port] = self._connected.get(port, 0) + 1
+        client_end.number = server_end.number = self._connection_counts[port] = self._connection_counts.get(port, 0) + 1
         client_end.peer, server_end.peer = server_end, client_end
         return client_end, server_end
 
     def _make_echo(self, port: int, server_factory: Callable[[], Any]) -> _SimTransport:
-        """Connect a client that sends nothing and ignores all input; return the server's end for an echo."""
+        """Connect a silent client that ignores all input, and return the server's end, to receive an echo."""
         client_end, server_end = self._make_ends(port)
-        client_end.begin(asyncio.Protocol())
+        client_end.connect_protocol(asyncio.Protocol())
         self._ends[server_end] = None
-        server_end.begin(server_factory())
+        server_end.connect_protocol(server_factory())
         return server_end
 
     # --- for the ends of connections ---
@@ -147,17 +147,17 @@ class SimNetwork:
     def call_after_latency(
         self, earliest: float, callback: Callable[[], None], sender: _SimTransport | None = None
     ) -> float:
-        """Call *callback* after a random latency, but later than *earliest*; return the time of the call.
+        """Call *callback* after a random latency, but later than *earliest*. Return the time of the call.
 
         Args:
             earliest: The time in the loop before which the callback must not run.
             callback: The function to call.
-            sender: The end that sends a message.
+            sender: The end that sends a message, or None for other calls.
         """
         if self.schedule is None:
             latency = self._rng.uniform(*self.latency)
         elif sender is None:
-            latency = BASELINE
+            latency = BASELINE_LATENCY_S
         else:
             latency = self.schedule.latency(sender.number, not sender.serves)
         # The arrival is strictly later, because the order of timers with equal times is not defined.
@@ -235,15 +235,15 @@ class _SimTransport(asyncio.Transport):
         self.number = 0
         self.echo: _SimTransport | None = None
         self._protocol: Any = None
-        self._last_arrival = 0.0  # new data must arrive later than this
+        self._last_arrival = 0.0  # the arrival time of the last fragment; later fragments arrive after it
         self._closing = self._lost = self._eof_sent = False
         self._reading = True
         self._inbox: deque[bytes | None] = deque()  # received data; None marks the end of the stream
         self._in_flight = 0  # bytes that the other end has not read
-        self._high_water = _HIGH_WATER
+        self._high_water = _HIGH_WATER_BYTES
         self._write_paused = False
 
-    def begin(self, protocol: Any) -> None:
+    def connect_protocol(self, protocol: Any) -> None:
         """Connect a protocol to this end."""
         self._protocol = protocol
         protocol.connection_made(self)
@@ -266,7 +266,7 @@ class _SimTransport(asyncio.Transport):
         return self._protocol
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._high_water = _HIGH_WATER if high is None else high
+        self._high_water = _HIGH_WATER_BYTES if high is None else high
 
     def get_write_buffer_size(self) -> int:
         return self._in_flight
@@ -314,14 +314,14 @@ class _SimTransport(asyncio.Transport):
         self._loop.call_soon(self._lose, None)
         self._network.call_after_latency(0, self.peer.reset)
 
-    # --- between the ends ---
+    # --- messages between the ends ---
 
     def _send(self, piece: bytes | None) -> None:
         arrive = partial(self.peer.receive, piece)
         self._last_arrival = self._network.call_after_latency(self._last_arrival, arrive, self)
 
     def receive(self, piece: bytes | None) -> None:
-        """Receive a fragment; None is the end of the stream."""
+        """Receive a fragment, or None for the end of the stream."""
         if not self._lost:
             self._inbox.append(piece)
             self._read()
@@ -343,7 +343,7 @@ class _SimTransport(asyncio.Transport):
                 self._protocol.data_received(piece)
 
     def acknowledge(self, size: int) -> None:
-        """Record that the other end has read *size* bytes."""
+        """Count *size* bytes as read by the other end, and resume writing if enough bytes were read."""
         self._in_flight -= size
         if self._write_paused and self._in_flight <= self._high_water // 4:
             self._write_paused = False

@@ -14,7 +14,7 @@ from ..frames.requests import RecordedRequest, recorded_view
 from ..recording.recording import Recording
 from ..signatures import CompatName
 from ..state.clock import MANUAL_CLOCK_START
-from .chaos import NEEDS, Chaos
+from .chaos import REQUIRED_ENDPOINTS, Chaos
 from .schedule import Schedule, reduce
 from .simulation import Simulation
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ...client import Client
 
 Test = Callable[..., Coroutine[Any, Any, object]]
-PROVIDED: Final = ("sim", "server", "cluster", "connect", "chaos")
-"""The parameters that the decorator passes to a test; all others are fixtures."""
-_NO_FAILURES: Final = ("Skipped", "Exit", "XFailed")
+PROVIDED_PARAMETERS: Final = ("sim", "server", "cluster", "connect", "chaos")
+"""The parameters that the decorator passes to a test. All other parameters are fixtures."""
+_OUTCOME_EXCEPTIONS: Final = ("Skipped", "Exit", "XFailed")
 """Names of the exceptions that pytest raises for tests that did not fail. Most are not subclasses of Exception."""
-LINES: Final = 60
+MAX_STORY_LINES: Final = 60
 """Maximum number of lines of a story. Only the last lines of a longer story are shown."""
 
 
@@ -52,7 +52,7 @@ def zoolet_schedules(
     """Run an asyncio test in a :class:`Simulation` under many schedules.
 
     Each seed delays messages differently, so requests of several clients arrive in different orders. The test runs in
-    virtual time and may sleep for hours. It may have these parameters; all others are fixtures:
+    virtual time and may sleep for hours. It may have these parameters. All others are fixtures:
 
     - ``server``: a running :class:`Server`, or with ``members=3``, ``cluster``: a running :class:`Cluster`.
     - ``connect``: a coroutine function that returns a connected ``Client`` for the client's arguments.
@@ -65,7 +65,7 @@ def zoolet_schedules(
 
     Args:
         count: Number of schedules.
-        seed: Seed of the first schedule; the others use the following numbers.
+        seed: Seed of the first schedule. The other schedules use the following numbers.
         lose_replies: Probability for each request that it is applied, but its reply and the connection are lost.
         drop_requests: Probability for each request that it is lost together with the connection.
         close_connections: Probability for each request that the connection is lost soon after.
@@ -74,10 +74,10 @@ def zoolet_schedules(
             :meth:`Server.pause`.
         outages: Probability for each request that all connections are lost and new ones refused for up to 10 s.
         cancel_attempts: Probability that a coroutine run by ``chaos.attempt()`` is cancelled.
-        members: Number of cluster members; None for a server.
+        members: Number of cluster members, or None for a server.
         kill_leaders: Probability for each request that the leader is killed soon after and restarted within 10 s.
-        partitions: Probability for each request that one member is isolated for up to 10 s; the members may notice
-            later.
+        partitions: Probability for each request that one member is isolated for up to 10 s. The members may notice
+            this later.
         lags: Probability for each request that one member lags by up to a second, for up to 10 s.
         limit: Virtual seconds after which a run fails.
         config: Configuration, as for :class:`Server`.
@@ -129,12 +129,12 @@ class _ScheduleOptions:
                 raise ValueError(f"{name} must be a probability from 0 to 1, not {probability!r}")
         if self.members is not None and (not isinstance(self.members, int) or self.members < 1):
             raise ValueError(f"members must be the number of members of a cluster, or None, not {self.members!r}")
-        for name, needed in NEEDS.items():
+        for name, needed in REQUIRED_ENDPOINTS.items():
             if needed == "cluster" and self.members is None and self.probabilities[name]:
                 raise ValueError(f"{name} needs a cluster; add members=3")
 
     def decorator(self, seed: int) -> str:
-        """Return the decorator that repeats the schedule of a seed."""
+        """Return the text of the decorator that repeats the schedule of a seed."""
         options = {name: value for name, value in self.probabilities.items() if value}
         options |= {"members": self.members} if self.members is not None else {}
         options |= {name: value for name, value in self.server_options.items() if value is not None}
@@ -142,11 +142,11 @@ class _ScheduleOptions:
 
 
 def _decorate(plan: _ScheduleOptions, test: Test) -> Callable[..., None]:
-    """Return a function that runs an asyncio test under each schedule; its parameters are the test's fixtures."""
+    """Return a function that runs an asyncio test under each schedule. Its parameters are the test's fixtures."""
     if not inspect.iscoroutinefunction(test):
         raise TypeError(f"@zoolet_schedules needs an async test; {test.__qualname__} is not async")
     signature = inspect.signature(test)
-    passed = [name for name in PROVIDED if name in signature.parameters]
+    passed = [name for name in PROVIDED_PARAMETERS if name in signature.parameters]
     missing, instead = ("server", "cluster") if plan.members is not None else ("cluster", "server")
     if missing in passed:
         with_members = "with" if plan.members is not None else "without"
@@ -155,7 +155,7 @@ def _decorate(plan: _ScheduleOptions, test: Test) -> Callable[..., None]:
     def run(*arguments: Any, **fixtures: Any) -> None:
         __tracebackhide__ = True
         for seed in range(plan.first, plan.first + plan.count):
-            _Run(plan, seed, partial(test, *arguments, **fixtures), passed).check()
+            _SeedRuns(plan, seed, partial(test, *arguments, **fixtures), passed).check()
 
     run.__name__, run.__qualname__ = test.__name__, test.__qualname__
     run.__doc__, run.__module__ = test.__doc__, test.__module__
@@ -167,7 +167,7 @@ def _decorate(plan: _ScheduleOptions, test: Test) -> Callable[..., None]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Suppress zoolet's log messages."""
+    """Suppress zoolet's log messages in the handlers of the root logger."""
 
     def is_foreign(record: logging.LogRecord) -> bool:
         return not f"{record.name}.".startswith("zoolet.")
@@ -182,8 +182,8 @@ def _silence() -> Iterator[None]:
             handler.removeFilter(is_foreign)
 
 
-class _Run:
-    """One seed of one test.
+class _SeedRuns:
+    """The runs of one test with one seed.
 
     Args:
         plan: The arguments of the decorator.
@@ -207,28 +207,28 @@ class _Run:
             BaseException: The test failed.
         """
         __tracebackhide__ = True
-        with _silence():  # only the log of the last, reduced run is shown
-            error = self._error(None)
+        with _silence():  # only the last, reduced run is logged
+            error = self._run_once(None)
         if error is None:
             return
         all_keys = list(self._schedule.deviations)
 
         def still_fails(kept: Collection[Hashable]) -> bool:
-            return type(self._error(kept)) is type(error)
+            return type(self._run_once(kept)) is type(error)
 
         with _silence():
             kept = reduce(all_keys, still_fails)
-        reduced = self._error(kept)
+        reduced = self._run_once(kept)
         if reduced is not None and type(reduced) is type(error):
             error = reduced
         error.add_note(self._story(len(all_keys)))
         trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code is not _Run._main.__code__:
+        while trace is not None and trace.tb_frame.f_code is not _SeedRuns._main.__code__:
             trace = trace.tb_next
-        raise error if trace is None else error.with_traceback(trace.tb_next)  # a trace of the test's frames only
+        raise error if trace is None else error.with_traceback(trace.tb_next)  # keep only the frames of the test
 
-    def _error(self, kept: Collection[Hashable] | None) -> BaseException | None:
-        """Run the test with only the *kept* deviations; return its error, or None."""
+    def _run_once(self, kept: Collection[Hashable] | None) -> BaseException | None:
+        """Run the test with only the *kept* deviations. Return its error, or None if it passes."""
         sim = Simulation(self._seed, limit=self._plan.limit)
         self._schedule = sim.network.schedule = Schedule(self._seed, self._plan.probabilities, kept, sim.time)
         self._requests = []
@@ -237,7 +237,7 @@ class _Run:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # check() raises any error of the test
-            if type(error).__name__ in _NO_FAILURES:
+            if type(error).__name__ in _OUTCOME_EXCEPTIONS:
                 raise
             return error
         return None
@@ -249,7 +249,7 @@ class _Run:
                 sim.server(**options) if members is None else sim.cluster(members, **options)
             )
             recording: Recording = stack.enter_context(server.recording())
-            stack.callback(lambda: self._keep(recording))
+            stack.callback(lambda: self._keep_requests(recording))
             chaos = Chaos(server, self._schedule)
 
             async def connect(hosts: str | None = None, **options: Any) -> Client:
@@ -257,11 +257,11 @@ class _Run:
 
                 return await stack.enter_async_context(Client(hosts or server.hosts, **options))
 
-            connect.__qualname__ = "connect"  # pytest shows it among the arguments of a failed test
+            connect.__qualname__ = "connect"  # pytest shows this name among the arguments of a failed test
             ours = {"sim": sim, "server": server, "cluster": server, "connect": connect, "chaos": chaos}
             await self._test(**{name: ours[name] for name in self._passed})
 
-    def _keep(self, recording: Recording) -> None:
+    def _keep_requests(self, recording: Recording) -> None:
         self._requests = [entry for entry in recording.entries if isinstance(entry, RecordedRequest)]
 
     def _story(self, deviations: int) -> str:
@@ -277,7 +277,7 @@ class _Run:
         ]
         for deviation in self._schedule.deviations.values():
             session = deviation.session or sessions.get(deviation.connection, 0)
-            lines.append((deviation.time, 0, names.get(session, "a client"), f"({deviation.what})"))
+            lines.append((deviation.time, 0, names.get(session, "a client"), f"({deviation.description})"))
         lines.sort(key=lambda line: line[:2])
         left = len(self._schedule.deviations)
         title = (
@@ -285,5 +285,5 @@ class _Run:
             f"{left} of {deviations} deviations matter. Repeat it with {self._plan.decorator(self._seed)}:"
         )
         story = [f"{time * 1000:10.0f} ms  {name:10} {text}" for time, _, name, text in lines]
-        skipped = [f"  ... {len(story) - LINES} lines"] if len(story) > LINES else []
-        return "\n".join([title, *skipped, *story[-LINES:]])
+        skipped = [f"  ... {len(story) - MAX_STORY_LINES} lines"] if len(story) > MAX_STORY_LINES else []
+        return "\n".join([title, *skipped, *story[-MAX_STORY_LINES:]])

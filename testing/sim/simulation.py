@@ -49,9 +49,9 @@ class Simulation:
             clock=LoopClock(self._loop),
             seed=seed,
         )
-        self._servers = 0
+        self._server_count = 0
 
-    def _placed(self, endpoint: E) -> E:
+    def _move(self, endpoint: E) -> E:
         endpoint.move_to(self._place)
         return endpoint
 
@@ -61,14 +61,14 @@ class Simulation:
         """Return a server in this simulation, for use with ``async with``. All faults are available.
 
         Args:
-            port: A port of the simulated network; 0 for a free one.
+            port: A port of the simulated network, or 0 for a free port.
             config: Configuration, as for :class:`Server`.
             compat: ZooKeeper release, as for :class:`Server`.
             initial_zxid: The last zxid of the server that this server replaces.
         """
-        self._servers += 1
-        seed = hash((self.seed, self._servers))
-        return self._placed(Server(port=port, seed=seed, config=config, compat=compat, initial_zxid=initial_zxid))
+        self._server_count += 1
+        seed = hash((self.seed, self._server_count))
+        return self._move(Server(port=port, seed=seed, config=config, compat=compat, initial_zxid=initial_zxid))
 
     def cluster(self, members: int = 3, **options: Any) -> Cluster:
         """Return a cluster in this simulation, for use with ``async with``.
@@ -77,19 +77,19 @@ class Simulation:
             members: Number of voting members.
             **options: Further arguments of :class:`Cluster`.
         """
-        self._servers += 1
-        options.setdefault("seed", hash((self.seed, self._servers)))
-        return self._placed(Cluster(members, **options))
+        self._server_count += 1
+        options.setdefault("seed", hash((self.seed, self._server_count)))
+        return self._move(Cluster(members, **options))
 
     def proxy(self, servers: str, port: int = 0) -> Proxy:
-        """Return a proxy in this simulation, for use with ``async with``. It keeps its recording when servers fail.
+        """Return a proxy in this simulation, for use with ``async with``. Failing servers do not affect its recordings.
 
         Args:
             servers: The servers, as for :class:`Proxy`.
-            port: A port of the simulated network; 0 for a free one.
+            port: A port of the simulated network, or 0 for a free port.
         """
-        self._servers += 1
-        return self._placed(Proxy(servers, port=port, seed=hash((self.seed, self._servers))))
+        self._server_count += 1
+        return self._move(Proxy(servers, port=port, seed=hash((self.seed, self._server_count))))
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine until it is done and return its result. A simulation can be run only once.
@@ -106,7 +106,7 @@ class Simulation:
         self._loop.set_exception_handler(lambda loop, context: failures.append(context))
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             result = runner.run(main)
-        if failures:  # nothing awaits callbacks, so their errors are raised here
+        if failures:  # no task awaits callbacks, so their errors are raised here
             raise RuntimeError(f"seed {self.seed}: {failures[0]['message']}") from failures[0].get("exception")
         return result
 

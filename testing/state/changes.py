@@ -22,7 +22,7 @@ from .views import check_path
 
 
 def create(engine: Engine, path: str, data: bytes | str | None, owner: int, *, sequential: bool) -> str:
-    """Create a node, with events, and return its path. A node with the *owner* 0 belongs to no session.
+    """Create a node, with events, and return its path. The *owner* is a session id, or 0 for no session.
 
     Raises:
         ValueError: The path is invalid, or the data is neither bytes, text nor None.
@@ -105,7 +105,9 @@ def set_quota(engine: Engine, path: str, count: int | None, size: int | None, *,
     if count is None and size is None:
         raise ValueError("set_quota() needs count=, bytes= or both")
     keys = ("countHardLimit", "byteHardLimit") if hard else ("count", "bytes")
-    limits = Amount.of({key: -1 if limit is None else limit for key, limit in zip(keys, (count, size), strict=True)})
+    limits = Amount.from_numbers(
+        {key: -1 if limit is None else limit for key, limit in zip(keys, (count, size), strict=True)}
+    )
     engine.quota.enforced = True  # by default the server does not check quotas at all
     populate(engine, {QUOTA + path + LIMITS: limits.encode()})
     if engine.tree.get(QUOTA + path + STATS) is None:
@@ -113,6 +115,6 @@ def set_quota(engine: Engine, path: str, count: int | None, size: int | None, *,
 
 
 def extend_sessions(engine: Engine, seconds: float) -> None:
-    """Extend all sessions, so that their whole timeout starts *seconds* from now."""
+    """Extend all sessions: their whole timeouts start *seconds* from now."""
     for session in engine.sessions.alive.values():
         engine.sessions.touch(session, engine.monotonic_ms + round(seconds * 1000))

@@ -1,4 +1,4 @@
-"""A clock that advances only when a test moves it, and the expiry of sessions and nodes as it advances."""
+"""The manual clock, which only a test advances, and the expiry of sessions and nodes while it advances."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ManualClock:
         return self._epoch + self.monotonic_ms, self.monotonic_ms
 
     def subtract_pause(self, milliseconds: int) -> None:
-        """Do nothing: only :meth:`move_to` moves this clock."""
+        """Do nothing, because only :meth:`move_to` moves this clock."""
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         """Call *callback* when the clock has been moved by *seconds*."""
@@ -52,12 +52,12 @@ class ManualClock:
         heapq.heappush(self._timers, (self.monotonic_ms + round(seconds * 1000), self._timers_made, timer))
         return timer
 
-    def next(self) -> int | None:
-        """Return the time of the next timer, in monotonic milliseconds, or None without timers."""
+    def next_timer(self) -> int | None:
+        """Return the time of the next timer, in monotonic milliseconds, or None if no timer is pending."""
         return self._timers[0][0] if self._timers else None
 
     def move_to(self, monotonic_ms: int) -> None:
-        """Move the clock to a time, and call the timers that are due by then."""
+        """Move the clock to a time, and call the timers that are due."""
         self.monotonic_ms = max(self.monotonic_ms, monotonic_ms)
         while self._timers and self._timers[0][0] <= self.monotonic_ms:
             callback = heapq.heappop(self._timers)[2].callback
@@ -82,7 +82,7 @@ class SkewedClock:
 
     @property
     def call_later(self) -> CallLater:
-        """The function that starts a timer: of a manual clock, or else of the running loop."""
+        """The function that starts a timer: in a manual clock, or else in the running loop."""
         return self.inner.call_later if isinstance(self.inner, ManualClock) else asyncio.get_running_loop().call_later
 
     def read(self) -> tuple[int, int]:
@@ -95,8 +95,8 @@ class SkewedClock:
         self.inner.subtract_pause(milliseconds)
 
 
-class Due(Protocol):
-    """The methods of one or several engines that depend on the time."""
+class TimedEngine(Protocol):
+    """One or several engines with work that becomes due: sessions and nodes that expire."""
 
     def next_due(self) -> int | None:
         """Return the first time when something becomes due, in monotonic milliseconds, or None for never."""
@@ -115,7 +115,7 @@ class Due(Protocol):
         ...
 
 
-def advance(engine: Due, skewed: SkewedClock, seconds: float) -> None:
+def advance(engine: TimedEngine, skewed: SkewedClock, seconds: float) -> None:
     """Advance a clock, and expire sessions and nodes that are due on the way, each at its own time.
 
     Raises:
@@ -128,7 +128,7 @@ def advance(engine: Due, skewed: SkewedClock, seconds: float) -> None:
         raise ValueError(f"advance: seconds must be 0 or more, not {seconds!r}")
     target = clock.monotonic_ms + round(seconds * 1000)
     while True:
-        moments = [moment for moment in (engine.next_due(), clock.next()) if moment is not None]
+        moments = [moment for moment in (engine.next_due(), clock.next_timer()) if moment is not None]
         moment = min(moments, default=target + 1)
         if moment > target:
             break

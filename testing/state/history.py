@@ -1,7 +1,7 @@
-"""Snapshots of a tree: taking one is free, and restoring it takes time proportional to the changes since.
+"""Snapshots of a tree. Taking a snapshot is cheap, and restoring it takes time proportional to the changes since.
 
 After the start of a history, each change of the tree adds an undo record. A snapshot is a position in the history.
-Undoing changes returns the records that redo them, so every snapshot can be reached from every other::
+Undoing changes returns records that redo the changes, so every snapshot can be reached from every other snapshot::
 
     start --undo records--> populated --undo records--> current
                                 +------ undo records--> another snapshot
@@ -53,7 +53,7 @@ class TreeHistory:
         self.start = self.current
 
     def snapshot(self) -> TreeSnapshot:
-        """Return a snapshot of the current tree. It is the same object until the tree changes."""
+        """Return a snapshot of the current tree. Until the tree changes, this is the same object."""
         undo_records = self._engine.tree.pop_undo_records()
         if undo_records:
             current = TreeSnapshot(self, self.current)

@@ -1,4 +1,4 @@
-"""Creates nodes from a dict."""
+"""The creation of nodes from a dict."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Znode:
 
 
 def populate(engine: Engine, nodes: Mapping[str, Any]) -> None:
-    """Create nodes.
+    """Create nodes, and set the data of nodes that exist.
 
     Args:
         engine: The engine with the tree.
@@ -52,11 +52,11 @@ def populate(engine: Engine, nodes: Mapping[str, Any]) -> None:
         ValueError: A path or a value is invalid, or a path occurs twice. No node is created.
     """
     for path, node in flatten(nodes).items():
-        _make(engine, path, node)
+        _make_node(engine, path, node)
 
 
 def flatten(nodes: Mapping[str, Any]) -> dict[str, Znode]:
-    """Return nodes by path, in their order, except that a parent precedes its children.
+    """Return nodes by path, in their order, but each parent before its children.
 
     Raises:
         ValueError: A path or a value is invalid, or a path occurs twice.
@@ -66,7 +66,7 @@ def flatten(nodes: Mapping[str, Any]) -> dict[str, Znode]:
         if path in found:
             raise ValueError(f"{path} occurs twice")
         found[path] = node
-    above = _nearest(found)
+    above = _nearest_ancestors(found)
     ordered: dict[str, Znode] = {}
     for path in found:
         missing, at = [], path
@@ -77,8 +77,8 @@ def flatten(nodes: Mapping[str, Any]) -> dict[str, Znode]:
     return ordered
 
 
-def _nearest(found: Collection[str]) -> dict[str, str]:
-    """Return the nearest ancestor of each path among the paths, or an empty string.
+def _nearest_ancestors(found: Collection[str]) -> dict[str, str]:
+    """Return the nearest ancestor of each path among all paths, or an empty string if it has none.
 
     Time and memory are proportional to the size of the paths. Storing all prefixes of a deep path would be quadratic.
     """
@@ -109,7 +109,7 @@ def _flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]
             node = Znode(value)
         else:
             raise ValueError(f"{path}: {value!r} is neither bytes, text, None, Znode nor a dict of children")
-        _check(path, node)
+        _check_node(path, node)
         if node.acl is not OPEN_ACL_UNSAFE:
             node = replace(node, acl=acl_list(path, node.acl))
         yield path, node
@@ -124,22 +124,22 @@ def acl_list(path: str, acl: object) -> AclList:
     """
     with suppress(TypeError):
         entries = tuple(acl_entries(acl)) if isinstance(acl, list | tuple) else ()
-        if entries and all(map(_is_complete, entries)):
+        if entries and all(map(_has_valid_fields, entries)):
             return entries
     raise ValueError(f"{path}: acl must be a list of ACLs from zoolet.client.acl or kazoo, not {acl!r}")
 
 
-def _is_complete(entry: ACL) -> bool:
+def _has_valid_fields(entry: ACL) -> bool:
     return isinstance(entry.perms, int) and isinstance(entry.id.scheme, str) and isinstance(entry.id.id, str)
 
 
-def _check(path: str, node: Znode) -> None:
+def _check_node(path: str, node: Znode) -> None:
     data = node.data.encode() if isinstance(node.data, str) else node.data
     if (problem := node_problem(data, node.ttl, node.container, node.children_created)) is not None:
         raise ValueError(f"{path}: {problem}")
 
 
-def _make(engine: Engine, path: str, node: Znode) -> None:
+def _make_node(engine: Engine, path: str, node: Znode) -> None:
     acl = tuple(node.acl)
     data = node.data.encode() if isinstance(node.data, str) else node.data
     existing = engine.tree.get(path)
@@ -154,7 +154,7 @@ def _make(engine: Engine, path: str, node: Znode) -> None:
         missing.append(above)
         above = above[: above.rindex("/")]
     for ancestor in reversed(missing):
-        _make(engine, ancestor, Znode())
+        _make_node(engine, ancestor, Znode())
     above = path[: path.rindex("/")]
     count = int32(engine.tree.find(above).creates + 1)
     txn: Record

@@ -48,11 +48,11 @@ class _RealTime:
 
 
 REAL: Final = _RealTime()
-"""The clocks. They are methods of an object, because freezegun replaces functions of modules."""
+"""The machine's clocks, as methods of an object, because freezegun replaces functions of modules."""
 
 
 class RealTimeClock(RealClock):
-    """The real clock of a test server."""
+    """The real clock of a test server, which tests cannot freeze."""
 
     def read(self) -> tuple[int, int]:
         """Return the wall-clock time since the epoch, and the monotonic time, in milliseconds."""
@@ -61,7 +61,7 @@ class RealTimeClock(RealClock):
 
 
 class RealTimeLoop(asyncio.SelectorEventLoop):
-    """The event loop of a test server's thread."""
+    """The event loop of a test server's thread, whose time tests cannot freeze."""
 
     def time(self) -> float:
         """Return the monotonic time in seconds."""

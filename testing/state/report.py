@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.messages import file_error_reason
 from ...protocol.operations import OpCode
-from ...protocol.recipe_names import NodeName, contender, sort_by_number
+from ...protocol.recipe_names import NodeName, parse_contender, sort_by_number
 from ..frames.interceptor import Interceptor
 from ..frames.requests import OpView, RecordedRequest, recorded_view, shorten_data
 from ..signatures import Direction
@@ -37,18 +37,22 @@ def server_report(
     Args:
         engine: Engine of the server.
         interceptor: Faults and requests of the server.
-        sessions: The sessions, if the caller knows more about them than the engine.
+        sessions: The sessions to show, by default the sessions of the engine.
     """
     tree, sessions = views.tree(engine), sessions or views.sessions(engine)
     sections = {
-        "tree": [_node(node) for node in tree.values()],
-        "sessions": [_session(view, interceptor) for view in sessions.values()],
+        "tree": [_format_node(node) for node in tree.values()],
+        "sessions": [_format_session(view, interceptor) for view in sessions.values()],
         "watches": [f"{watch.path} {watch.kind} {hexadecimal(watch.session)}" for watch in views.watches(engine)],
     }
-    return {**sections, **_optional("locks and elections", _queues(tree)), **interceptor_report(interceptor)}
+    return {
+        **sections,
+        **_optional_section("locks and elections", _lock_lines(tree)),
+        **interceptor_report(interceptor),
+    }
 
 
-def _direction(direction: Direction) -> str:
+def _direction_suffix(direction: Direction) -> str:
     return "" if direction == "both" else f" ({direction} only)"
 
 
@@ -58,11 +62,11 @@ def interceptor_report(interceptor: Interceptor) -> Sections:
         entry for connection in interceptor.connections.values() if (entry := connection.waiting_request()) is not None
     ]
     requests = [request for request in interceptor.seen if request.opcode != OpCode.PING]
-    paused = [hexadecimal(id) + _direction(interceptor.paused[id]) for id in sorted(interceptor.paused)]
+    paused = [hexadecimal(id) + _direction_suffix(interceptor.paused[id]) for id in sorted(interceptor.paused)]
     if interceptor.all_paused is not None:
-        paused = ["all clients" + _direction(interceptor.all_paused)]
+        paused = ["all clients" + _direction_suffix(interceptor.all_paused)]
     return {
-        **_optional(
+        **_optional_section(
             "requests that are held or delayed",
             [
                 f"{hexadecimal(each.request.session)} {each.request.view.title}, by {each.matched}"
@@ -70,8 +74,8 @@ def interceptor_report(interceptor: Interceptor) -> Sections:
                 for each in waiting
             ],
         ),
-        **_optional("active faults", [f"{fault!r}, {fault.hits} hits" for fault in interceptor.faults]),
-        **_optional("paused clients", paused),
+        **_optional_section("active faults", [f"{fault!r}, {fault.hits} hits" for fault in interceptor.faults]),
+        **_optional_section("paused clients", paused),
         f"last {MAX_OPERATIONS} operations": operations([*map(recorded_view, requests[-MAX_OPERATIONS:])]),
     }
 
@@ -85,23 +89,23 @@ def operations(ops: Sequence[OpView]) -> list[str]:
 
 
 def _session_names() -> dict[int, str]:
-    """Return the names of sessions."""
+    """Return the names of the clients with sessions, by session id."""
     return {id: name for session_id, name in names.items() if (id := session_id())}
 
 
 def as_text(seed: int, sections: Sections) -> str:
-    """Return a report as text."""
+    """Return a report as text, with the seed in the first line."""
     lines = [f"seed {seed}"]
     for title, entries in sections.items():
         lines += [f"{title}:", *(f"  {entry}" for entry in entries or ["none"])]
     return "\n".join(lines)
 
 
-def _optional(title: str, lines: list[str]) -> dict[str, list[str]]:
+def _optional_section(title: str, lines: list[str]) -> dict[str, list[str]]:
     return {title: lines} if lines else {}
 
 
-def _node(node: NodeView) -> str:
+def _format_node(node: NodeView) -> str:
     kinds = [
         "ephemeral" if node.ephemeral_owner else "",
         "container" if node.container else "",
@@ -111,7 +115,7 @@ def _node(node: NodeView) -> str:
     return " ".join([node.path, shorten_data(node.data), *filter(None, kinds)])
 
 
-def _session(view: SessionView, interceptor: Interceptor) -> str:
+def _format_session(view: SessionView, interceptor: Interceptor) -> str:
     name = f" {known[view.id]}" if view.id in (known := _session_names()) else ""
     last = interceptor.last.get(view.id)
     now = interceptor.now()
@@ -119,20 +123,20 @@ def _session(view: SessionView, interceptor: Interceptor) -> str:
     return (
         f"{hexadecimal(view.id)}{name} timeout {view.timeout} s, {view.client or 'not connected'}, "
         f"{len(view.ephemerals)} ephemerals, "
-        f"open for {now - interceptor.began.get(view.id, now):.1f} s, last operation: {_title(last)}{ago}, "
+        f"open for {now - interceptor.opened_at.get(view.id, now):.1f} s, last operation: {_request_title(last)}{ago}, "
         f"expires in {view.expires_in:.1f} s"
     )
 
 
-def _title(request: RecordedRequest | None) -> str:
+def _request_title(request: RecordedRequest | None) -> str:
     return recorded_view(request).title if request is not None else "none"
 
 
-def _queues(tree: Mapping[str, NodeView]) -> list[str]:
-    """Return the contenders for each lock, first come first. Locks are recognized by the names of their nodes."""
+def _lock_lines(tree: Mapping[str, NodeView]) -> list[str]:
+    """Return lines with the contenders for each lock, in order. Locks are recognized by the names of their nodes."""
     queues: dict[str, list[NodeName]] = {}
     for path, node in tree.items():
-        if node.ephemeral_owner and (found := contender(path)) is not None:
+        if node.ephemeral_owner and (found := parse_contender(path)) is not None:
             queues.setdefault(path.rpartition("/")[0] or "/", []).append(found)
     lines = []
     for lock, nodes in sorted(queues.items()):
@@ -153,7 +157,7 @@ def leaks(engine: Engine) -> list[str]:
             continue
         lines.append(f"session {hexadecimal(session.id)} is still open, from {session.client}")
         for path in session.ephemerals:
-            kind = "lock contender" if contender(path) else "ephemeral node"
+            kind = "lock contender" if parse_contender(path) else "ephemeral node"
             lines.append(f"{kind} {path} of session {hexadecimal(session.id)}")
     lines += [
         f"{watch.kind} watch on {watch.path} of session {hexadecimal(watch.session)}" for watch in views.watches(engine)
@@ -161,9 +165,9 @@ def leaks(engine: Engine) -> list[str]:
     return lines
 
 
-# --- HTML ---
+# --- HTML pages ---
 
-_PAGE: Final = """<!doctype html>
+_PAGE_TEMPLATE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <style>
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em;
@@ -201,7 +205,7 @@ def as_html(test: str, failure: str, servers: Mapping[str, str]) -> str:
             else:
                 sections.append((escape(line.removesuffix(":")), []))
         parts += [f"<h3>{title}</h3>\n<pre>{chr(10).join(entries)}</pre>" for title, entries in sections]
-    return _PAGE.format(title=escape(test), failure=escape(failure), servers="\n".join(parts))
+    return _PAGE_TEMPLATE.format(title=escape(test), failure=escape(failure), servers="\n".join(parts))
 
 
 def file_name(test: str, suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""Views of a server's state for tests: immutable copies."""
+"""Views of a server's state for tests, which are immutable copies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..frames.requests import RecordedRequest
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node of a test server, as a copy.
+    """An immutable copy of one node of a server.
 
     Args:
         path: Path of the node.
@@ -60,7 +60,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """One session that is alive.
+    """An immutable copy of one session that is alive.
 
     Args:
         id: Id of the session.
@@ -86,7 +86,7 @@ class SessionView:
 
 @dataclass(frozen=True, slots=True)
 class WatchView:
-    """One watch of a test server, as a copy.
+    """An immutable copy of one watch of a server.
 
     Args:
         path: The watched path. The node need not exist.
@@ -112,14 +112,14 @@ def tree(engine: Engine, path: str = "/") -> Mapping[str, NodeView]:
     for node_path, node in nodes:
         if path == "/" and (node_path == "/" or is_internal(node_path)):
             continue
-        shown[node_path] = _view(engine, node_path, node)
+        shown[node_path] = _node_view(engine, node_path, node)
     return MappingProxyType(shown)
 
 
 def node_at(engine: Engine, path: str) -> NodeView | None:
     """Return one node, or None if it does not exist."""
     node = engine.tree.get(path)
-    return None if node is None else _view(engine, path, node)
+    return None if node is None else _node_view(engine, path, node)
 
 
 def check_path(path: object) -> None:
@@ -129,7 +129,7 @@ def check_path(path: object) -> None:
         raise ValueError(f"{path!r} is not a path: {reason}")
 
 
-def _view(engine: Engine, path: str, node: Node) -> NodeView:
+def _node_view(engine: Engine, path: str, node: Node) -> NodeView:
     stat = Stat.decode(node.stat())
     ttl = node.ttl()
     return NodeView(
@@ -176,13 +176,13 @@ def watches(engine: Engine) -> tuple[WatchView, ...]:
         for store in (DATA, CHILD):
             for path, modes in client.modes[store].items():
                 shown += [WatchView(path, owner, kind) for kind in watch_kinds(store, modes)]
-    return tuple(dict.fromkeys(shown))  # a persistent watch is in both stores
+    return tuple(dict.fromkeys(shown))  # a persistent watch is in both stores, but is listed once
 
 
 def select(
     requests: Sequence[RecordedRequest], count: int, last: int | None, since: int | None
 ) -> Sequence[RecordedRequest]:
-    """Return the last of the recorded requests.
+    """Return the latest recorded requests, up to two limits.
 
     Args:
         requests: The recorded requests, oldest first.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack, suppress
 
-from adversary.case import MEGABYTE, NEIGHBOUR_MS, RSS_MB, Report, attack
+from adversary.case import MAX_NEIGHBOUR_MS, MAX_RSS_MB, MEGABYTE, Report, attack
 from adversary.client import Outcome
 from adversary.floods import populate
 from adversary.frames import creates, request
@@ -19,7 +19,7 @@ from zoolet.protocol.records import (
 )
 
 
-@attack("16-unread-replies", rss_mb=RSS_MB)
+@attack("16-unread-replies", rss_mb=MAX_RSS_MB)
 def unread_replies(target: Target, report: Report) -> None:
     """500 connections each request 100 replies of 1 MB, and read nothing."""
     populate(target, ["/m"], bytes(MEGABYTE))
@@ -30,13 +30,13 @@ def unread_replies(target: Target, report: Report) -> None:
             for peer in peers:
                 peer.link.sendall(data)
             time.sleep(4)
-        closed = sum(peer.probe_and_reset() for peer in peers)
+        closed = sum(peer.check_closed_and_reset() for peer in peers)
     report.got = f"{closed} of 500 closed"
 
 
-@attack("16-partial-frames", rss_mb=RSS_MB)
+@attack("16-partial-frames", rss_mb=MAX_RSS_MB)
 def partial_frames(target: Target, report: Report) -> None:
-    """500 connections send all but the last byte of a request of 1 MB, half of them before the handshake."""
+    """500 connections send a request of 1 MB without its last byte, half of them before the handshake."""
     part = pack_int(MEGABYTE) + bytes(MEGABYTE - 1)
     with ExitStack() as stack:
         peers = [stack.enter_context(target.peer(session=number % 2 == 0)) for number in range(500)]
@@ -54,7 +54,7 @@ def partial_frames(target: Target, report: Report) -> None:
 
 @attack("19-large-reply", properties={"jute.maxbuffer": "200000000"})
 def large_reply(target: Target, report: Report) -> None:
-    """A getChildren whose reply is above 64 MiB reaches a client that reads it."""
+    """A client requests a getChildren whose reply is larger than 64 MiB, and must receive it."""
     count, batch = 700_000, 50_000
     stem = "/big/" + "n" * 93
     pieces = (creates(f"{stem}{n:07}" for n in range(first, first + batch)) for first in range(0, count, batch))
@@ -74,9 +74,9 @@ def large_reply(target: Target, report: Report) -> None:
     report.require(outcome.received == whole, "the reply did not arrive whole")
 
 
-@attack("23-trickle", latency_ms=NEIGHBOUR_MS)
+@attack("23-trickle", latency_ms=MAX_NEIGHBOUR_MS)
 def trickle(target: Target, report: Report) -> None:
-    """A request of 1 MB that arrives 200 bytes at a time, slowly enough that each piece is read by itself."""
+    """A request of 1 MB that arrives 200 bytes at a time. The pauses make the server read each piece separately."""
     data, size = request(OpCode.SET_DATA, SetDataRequest("/none", bytes(MEGABYTE), -1)), 200
     with target.peer() as peer, target.under_attack():
         before = target.cpu_s()

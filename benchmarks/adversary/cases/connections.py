@@ -6,8 +6,8 @@ import re
 import time
 from contextlib import ExitStack, suppress
 
-from adversary.case import EPHEMERAL, NEIGHBOUR_MS, RSS_MB, Report, attack
-from adversary.client import Peer
+from adversary.case import EPHEMERAL_FLAG, MAX_NEIGHBOUR_MS, MAX_RSS_MB, Report, attack
+from adversary.client import HostilePeer
 from adversary.frames import creates
 from adversary.target import TESTS, Target, until
 from zoolet.protocol.framing import frame
@@ -35,7 +35,7 @@ def silent_tls(target: Target, report: Report) -> None:
             peers = []
             for _ in range(500):
                 with suppress(OSError):
-                    peers.append(stack.enter_context(Peer(int(match[1]), source="127.0.0.2", session=False)))
+                    peers.append(stack.enter_context(HostilePeer(int(match[1]), source="127.0.0.2", session=False)))
             time.sleep(1)
             peers = [peer for peer in peers if not peer.closed()]
             stayed = len(peers)
@@ -51,7 +51,7 @@ def silent_tls(target: Target, report: Report) -> None:
     report.require(not peers and took < 13, "silent sockets were not closed after 10 s")
 
 
-@attack("24-session-flood", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB)
+@attack("24-session-flood", latency_ms=MAX_NEIGHBOUR_MS, rss_mb=MAX_RSS_MB)
 def session_flood(target: Target, report: Report) -> None:
     """10,000 sessions of 4 s with an ephemeral node each are opened and abandoned. All expire within a few ticks."""
     hello = frame(ConnectRequest(timeout_ms=4000).encode())
@@ -60,7 +60,7 @@ def session_flood(target: Target, report: Report) -> None:
         started = time.monotonic()
         while opened < 10_000 and time.monotonic() < started + 15:
             with target.peer(session=False) as peer:
-                peer.link.sendall(hello + creates([f"/s{opened}"], flags=EPHEMERAL))
+                peer.link.sendall(hello + creates([f"/s{opened}"], flags=EPHEMERAL_FLAG))
                 peer.payload()
                 peer.payload()
             opened += 1

@@ -1,4 +1,4 @@
-"""The server's process is stopped for a while: requests of absent clients, and the expiry of sessions."""
+"""Pauses of the server's process: requests of clients that have left, and the expiry of sessions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import socket
 import time
 from contextlib import ExitStack, suppress
 
-from adversary.case import EPHEMERAL, Report, attack
-from adversary.client import Peer
-from adversary.frames import acl_vector, creates, request
+from adversary.case import EPHEMERAL_FLAG, Report, attack
+from adversary.client import HostilePeer
+from adversary.frames import creates, encode_acl, request
 from adversary.target import Target
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.enums import Perm
@@ -28,7 +28,7 @@ def reset_before_accept(target: Target, report: Report) -> None:
     """Blind writes from 127.0.0.2, reset before they are accepted, to a node that only 127.0.0.1 may write to."""
     attempts, chunk = 1000, 40
     with target.peer() as owner:
-        owner.create("/guarded", acl=acl_vector([(Perm.ALL, "ip", "127.0.0.1")]))
+        owner.create("/guarded", acl=encode_acl([(Perm.ALL, "ip", "127.0.0.1")]))
         owner.create("/open")
         with target.under_attack(neighbour=False):
             for first in range(0, attempts, chunk):
@@ -41,7 +41,7 @@ def reset_before_accept(target: Target, report: Report) -> None:
                         peer.reset()
                 finally:
                     target.signal(signal.SIGCONT)
-                with target.peer():  # the server accepts this connection after all earlier ones
+                with target.peer():  # connections are accepted in order, so all earlier ones were accepted
                     pass
             time.sleep(0.2)
         count = {}
@@ -52,8 +52,8 @@ def reset_before_accept(target: Target, report: Report) -> None:
     report.require(count["/guarded"] == 0, "a blind write took another address")
 
 
-def keep_pinging(peers: list[Peer], until_s: float, every: float) -> None:
-    """Ping on all connections and read the answers. Connections that the server closed stay closed."""
+def keep_pinging(peers: list[HostilePeer], until_s: float, every: float) -> None:
+    """Ping on all connections until a time, and read the answers. Skip connections that the server closed."""
     ping = request(OpCode.PING, b"", -2)
     with selectors.DefaultSelector() as selector:
         for peer in peers:
@@ -81,17 +81,17 @@ def keep_pinging(peers: list[Peer], until_s: float, every: float) -> None:
 
 @attack("2-stall")
 def stall(target: Target, report: Report) -> None:
-    """The server is stopped for 9 s. Sessions of 4 s survive if their clients kept pinging. The others expire."""
+    """The server is stopped for 9 s. Sessions of 4 s survive if their clients keep pinging; the others expire."""
     many, stopped_s, timeout_s, tick_s = 50, 9.0, 4.0, 2.0
     with ExitStack() as stack:
         observer = stack.enter_context(target.peer())
         pinging = [stack.enter_context(target.peer(timeout_ms=4000)) for _ in range(many)]
         for number, peer in enumerate(pinging):
-            peer.create(f"/pinging{number}", flags=EPHEMERAL)
+            peer.create(f"/pinging{number}", flags=EPHEMERAL_FLAG)
         keep_pinging(pinging, time.monotonic() + 3, 1.3)
         silent = [stack.enter_context(target.peer(timeout_ms=4000)) for _ in range(many)]
         for number, peer in enumerate(silent):
-            peer.create(f"/silent{number}", flags=EPHEMERAL)
+            peer.create(f"/silent{number}", flags=EPHEMERAL_FLAG)
 
         def left(prefix: str) -> int:
             names = [f"/{prefix}{number}" for number in range(many)]

@@ -9,8 +9,8 @@ import subprocess
 import time
 from contextlib import ExitStack, suppress
 
-from adversary.case import MEGABYTE, NEIGHBOUR_MS, Report, attack
-from adversary.client import Peer
+from adversary.case import MAX_NEIGHBOUR_MS, MEGABYTE, Report, attack
+from adversary.client import HostilePeer
 from adversary.floods import populate
 from adversary.frames import request
 from adversary.target import Target, until
@@ -21,7 +21,7 @@ from zoolet.protocol.records import (
 )
 
 
-def unread_client(target: Target) -> Peer:
+def connect_unread_client(target: Target) -> HostilePeer:
     """Connect a client that does not read 20 MB of replies."""
     populate(target, ["/m"], bytes(MEGABYTE))
     peer = target.peer(receive_buffer=4096)
@@ -33,7 +33,7 @@ def unread_client(target: Target) -> Peer:
 @attack("17-sigterm", apache=False)
 def sigterm(target: Target, report: Report) -> None:
     """SIGTERM while a client does not read 20 MB of replies: exit code 0 within 5.5 s."""
-    with unread_client(target):
+    with connect_unread_client(target):
         started = time.monotonic()
         target.signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
@@ -47,7 +47,7 @@ def sigterm(target: Target, report: Report) -> None:
 @attack("17-sigterm-twice", apache=False)
 def sigterm_twice(target: Target, report: Report) -> None:
     """A second SIGTERM, half a second after the first, stops the process immediately."""
-    with unread_client(target):
+    with connect_unread_client(target):
         target.signal(signal.SIGTERM)
         time.sleep(0.5)
         first = target.alive()
@@ -62,7 +62,7 @@ def sigterm_twice(target: Target, report: Report) -> None:
     report.require(not target.alive() and took < 0.5, "the second SIGTERM did not end it at once")
 
 
-@attack("18-descriptors", latency_ms=NEIGHBOUR_MS, descriptors=128, apache=False)
+@attack("18-descriptors", latency_ms=MAX_NEIGHBOUR_MS, descriptors=128, apache=False)
 def descriptors(target: Target, report: Report) -> None:
     """200 connections to a process with 128 descriptors. Open connections keep working, and the server recovers."""
     with ExitStack() as stack:
@@ -89,7 +89,7 @@ def descriptors(target: Target, report: Report) -> None:
             for link in links:
                 link.close()
             time.sleep(1.5)
-            recovered = until(lambda: try_session(target), 10)
+            recovered = until(lambda: can_open_session(target), 10)
     lines = re.findall(r"^\d{4}-.*(?:descriptor|EMFILE|Too many open).*$", target.log(), re.MULTILINE)
     report.got = f"mntr {len(answer)} bytes, {len(lines)} log lines, {busy / 2:.0%} CPU meanwhile, "
     report.got += "no recovery" if recovered is None else "recovered"
@@ -99,7 +99,7 @@ def descriptors(target: Target, report: Report) -> None:
     report.require(recovered is not None, "it did not recover")
 
 
-def try_session(target: Target) -> bool:
+def can_open_session(target: Target) -> bool:
     """Return whether a session can be opened."""
     with suppress(OSError), target.peer() as peer:
         return peer.session_id != 0

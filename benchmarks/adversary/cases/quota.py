@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adversary.case import NEIGHBOUR_MS, Report, attack
+from adversary.case import MAX_NEIGHBOUR_MS, Report, attack
 from adversary.floods import flood, populate
 from adversary.frames import request
 from adversary.target import Target
@@ -13,11 +13,11 @@ from zoolet.protocol.records import (
 
 
 def quota_text() -> bytes:
-    """Return nearly 1 MB that the quota parser has to read."""
+    """Return nearly 1 MB of text that the quota parser must read completely."""
     return b"count=1000000,bytes=100000000=;" + b"x=1,y=2;" * 120_000
 
 
-@attack("11-quota-stats", latency_ms=NEIGHBOUR_MS)
+@attack("11-quota-stats", latency_ms=MAX_NEIGHBOUR_MS)
 def quota_stats(target: Target, report: Report) -> None:
     """20 times: 1 MB of text into zookeeper_stats, then ten writes below the node."""
     populate(target, ["/a", "/a/b", "/zookeeper/quota/a"])
@@ -29,7 +29,7 @@ def quota_stats(target: Target, report: Report) -> None:
     flood(target, report, (put + write * 10) * 20, 220)
 
 
-@attack("11-quota-limits", latency_ms=NEIGHBOUR_MS, properties={"enforceQuota": "true"})
+@attack("11-quota-limits", latency_ms=MAX_NEIGHBOUR_MS, properties={"enforceQuota": "true"})
 def quota_limits(target: Target, report: Report) -> None:
     """1 MB of limits, enforced, then 200 writes below the node."""
     populate(target, ["/a", "/a/b", "/zookeeper/quota/a"])

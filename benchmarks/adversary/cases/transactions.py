@@ -1,10 +1,10 @@
-"""Transactions, which nothing can interrupt."""
+"""Large transactions, which the server cannot interrupt."""
 
 from __future__ import annotations
 
-from adversary.case import MEGABYTE, NEIGHBOUR_MS, RSS_MB, Report, attack
+from adversary.case import MAX_NEIGHBOUR_MS, MAX_RSS_MB, MEGABYTE, Report, attack
 from adversary.floods import flood, populate
-from adversary.frames import create_bodies, multi_of, request
+from adversary.frames import create_bodies, multi_frame, request
 from adversary.target import Target
 from zoolet.protocol.codec import int_at, pack_int, put_str
 from zoolet.protocol.multi import END
@@ -17,14 +17,14 @@ from zoolet.protocol.records import (
 )
 
 
-@attack("7-multi", latency_ms=NEIGHBOUR_MS)
+@attack("7-multi", latency_ms=MAX_NEIGHBOUR_MS)
 def large_multis(target: Target, report: Report) -> None:
     """Eight multis of 10,000 creates each."""
     populate(target, ["/m"])
-    flood(target, report, b"".join([multi_of(OpCode.CREATE, create_bodies(f"{n}-")) for n in range(8)]), 8)
+    flood(target, report, b"".join([multi_frame(OpCode.CREATE, create_bodies(f"{n}-")) for n in range(8)]), 8)
 
 
-@attack("7-multi-rollback", latency_ms=NEIGHBOUR_MS)
+@attack("7-multi-rollback", latency_ms=MAX_NEIGHBOUR_MS)
 def failing_multis(target: Target, report: Report) -> None:
     """Eight multis of 10,000 creates whose last operation fails."""
     populate(target, ["/m"])
@@ -37,13 +37,13 @@ def failing_multis(target: Target, report: Report) -> None:
         report.require(int_at(body)[0] == 0, "a failed multi left nodes behind")
 
 
-@attack("7-multi-checks", latency_ms=NEIGHBOUR_MS)
+@attack("7-multi-checks", latency_ms=MAX_NEIGHBOUR_MS)
 def multis_of_checks(target: Target, report: Report) -> None:
     """Eight multis of 50,000 checks each."""
-    flood(target, report, multi_of(OpCode.CHECK, [put_str("/") + pack_int(-1)] * 50_000) * 8, 8)
+    flood(target, report, multi_frame(OpCode.CHECK, [put_str("/") + pack_int(-1)] * 50_000) * 8, 8)
 
 
-@attack("13-multi-read", rss_mb=RSS_MB)
+@attack("13-multi-read", rss_mb=MAX_RSS_MB)
 def multi_read(target: Target, report: Report) -> None:
     """A multiRead of 32 kB reads a node of 1 MB 1,000 times."""
     path = "/" + "m" * 17

@@ -1,4 +1,4 @@
-"""Watches: very many of them, their removal, and the events that they cause."""
+"""Large numbers of watches, their removal, and the events that they cause."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from adversary.case import NEIGHBOUR_MS, RSS_MB, Report, attack
-from adversary.client import Outcome, Peer
+from adversary.case import MAX_NEIGHBOUR_MS, MAX_RSS_MB, Report, attack
+from adversary.client import HostilePeer, Outcome
 from adversary.floods import flood, populate
-from adversary.frames import create_bodies, exists, multi_of, request
+from adversary.frames import create_bodies, exists, multi_frame, request
 from adversary.target import Target, until
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import (
@@ -19,9 +19,9 @@ from zoolet.protocol.records import (
 )
 
 
-def set_watches(target: Target, count: int, path: Callable[[int], str], per_connection: int) -> list[Peer]:
-    """Set exists watches over as few connections as the server allows, ten at most."""
-    peers: list[Peer] = []
+def set_watches(target: Target, count: int, path: Callable[[int], str], per_connection: int) -> list[HostilePeer]:
+    """Set exists watches over at most ten connections, and as few as the server allows. Return the connections."""
+    peers: list[HostilePeer] = []
     next_path = 0
     while next_path < count and len(peers) < 10:
         peer = target.peer()
@@ -37,7 +37,7 @@ def set_watches(target: Target, count: int, path: Callable[[int], str], per_conn
     return peers
 
 
-@attack("12-watches-dropped", latency_ms=NEIGHBOUR_MS)
+@attack("12-watches-dropped", latency_ms=MAX_NEIGHBOUR_MS)
 def watches_dropped(target: Target, report: Report) -> None:
     """1,000,000 watches are removed when their connections close."""
     peers = set_watches(target, 1_000_000, lambda number: f"/w{number:06}", 1_000_000)
@@ -52,9 +52,9 @@ def watches_dropped(target: Target, report: Report) -> None:
     report.require(gone is not None, "watches of closed connections remained")
 
 
-@attack("12-watches-resumed", latency_ms=NEIGHBOUR_MS)
+@attack("12-watches-resumed", latency_ms=MAX_NEIGHBOUR_MS)
 def watches_resumed(target: Target, report: Report) -> None:
-    """Eight setWatches of 90,000 paths each, 1 MB a request."""
+    """Eight setWatches of 90,000 paths each, 1 MB per request."""
     frames = [
         request(OpCode.SET_WATCHES, SetWatches(0, [], [f"/{tag}{number:05}" for number in range(90_000)], []))
         for tag in "abcdefgh"
@@ -62,7 +62,7 @@ def watches_resumed(target: Target, report: Report) -> None:
     flood(target, report, b"".join(frames), 8, may_close=True)
 
 
-@attack("15-watches", rss_mb=RSS_MB)
+@attack("15-watches", rss_mb=MAX_RSS_MB)
 def watches(target: Target, report: Report) -> None:
     """2,000,000 watches on paths of 200 characters over one connection."""
     stem, batch, total = "/" + "w" * 192, 50_000, 2_000_000
@@ -73,7 +73,7 @@ def watches(target: Target, report: Report) -> None:
     report.got = f"{there:,} watches; {outcome}"
 
 
-@attack("15-paths-not-watched", rss_mb=RSS_MB)
+@attack("15-paths-not-watched", rss_mb=MAX_RSS_MB)
 def paths_not_watched(target: Target, report: Report) -> None:
     """exists without a watch on 200,000 missing paths of 1 kB, which the server must not keep in memory."""
     stem, batch, total = "/" + "w" * 1000, 10_000, 200_000
@@ -85,7 +85,7 @@ def paths_not_watched(target: Target, report: Report) -> None:
     report.got = str(outcome)
 
 
-@attack("16-unread-events", rss_mb=RSS_MB)
+@attack("16-unread-events", rss_mb=MAX_RSS_MB)
 def unread_events(target: Target, report: Report) -> None:
     """100 connections watch everything and read nothing, while a node with a path of 1 kB is set 20,000 times."""
     path = "/" + "e" * 1000
@@ -99,15 +99,15 @@ def unread_events(target: Target, report: Report) -> None:
         with target.under_attack():
             outcome = writer.flood([one * 2000] * 10, 20_000)
             time.sleep(1)
-        closed = sum(peer.probe_and_reset() for peer in peers)
+        closed = sum(peer.check_closed_and_reset() for peer in peers)
     report.got = f"{closed} of 100 closed; writer: {outcome}"
 
 
-@attack("26-watch-storm", latency_ms=NEIGHBOUR_MS)
+@attack("26-watch-storm", latency_ms=MAX_NEIGHBOUR_MS)
 def watch_storm(target: Target, report: Report) -> None:
     """500 connections watch everything and read nothing, while a multi of 10,000 creates fires 5,000,000 events."""
     populate(target, ["/m"])
-    data = multi_of(OpCode.CREATE, create_bodies("w"))
+    data = multi_frame(OpCode.CREATE, create_bodies("w"))
     with ExitStack() as stack:
         peers = [stack.enter_context(target.peer(receive_buffer=4096)) for _ in range(500)]
         for peer in peers:
@@ -115,5 +115,5 @@ def watch_storm(target: Target, report: Report) -> None:
         writer = stack.enter_context(target.peer())
         with target.under_attack():
             outcome = writer.flood(data, 1)
-        closed = sum(peer.probe_and_reset() for peer in peers)
+        closed = sum(peer.check_closed_and_reset() for peer in peers)
     report.got = f"{closed} of 500 closed; writer: {outcome}"

@@ -8,18 +8,18 @@ from ....protocol.node_json import acl_text
 from ..acl_text import parse_acl
 from ..command import command
 from ..errors import ShellCommandError, ShellUsageError
-from ..flags import Flag, Parsed
+from ..flags import Flag, ParsedArguments
 from ..texts import acl_lines, stat_json, stat_lines
 from ..walk import walk
-from .nodes import STAT, version
+from .nodes import STAT_FLAG, version
 
 if TYPE_CHECKING:
     from ..shell import Shell
 
 
-@command("getAcl", "[-s] path", "print the ACL list of a node", STAT, least=1, paths=1)
-async def get_acl(shell: Shell, arguments: Parsed) -> None:
-    """Print the ACL list of a node, and with ``-s`` its Stat.
+@command("getAcl", "[-s] path", "print the ACL list of a node", STAT_FLAG, least=1, paths=1)
+async def get_acl(shell: Shell, arguments: ParsedArguments) -> None:
+    """Print the ACL list of a node, and with ``-s`` the Stat of the node.
 
     Raises:
         NoNodeError: The node does not exist.
@@ -39,14 +39,14 @@ async def get_acl(shell: Shell, arguments: Parsed) -> None:
     "setAcl",
     "[-s] [-v version] [-R] path acl",
     "replace the ACL list of a node",
-    STAT,
+    STAT_FLAG,
     Flag("v", "expected version of the list", "version"),
     Flag("R", "also replace the lists of all nodes below"),
     least=2,
     paths=1,
 )
-async def set_acl(shell: Shell, arguments: Parsed) -> None:
-    """Replace the ACL list of a node, with ``-R`` also the lists of all nodes below.
+async def set_acl(shell: Shell, arguments: ParsedArguments) -> None:
+    """Replace the ACL list of a node. With ``-R``, also replace the lists of all nodes below.
 
     Raises:
         ShellCommandError: The list is empty, or the version is invalid.
@@ -68,7 +68,7 @@ async def set_acl(shell: Shell, arguments: Parsed) -> None:
 
 
 @command("addauth", "scheme auth", "authenticate the session, such as addauth digest user:password", least=1)
-async def add_auth(shell: Shell, arguments: Parsed) -> None:
+async def add_auth(shell: Shell, arguments: ParsedArguments) -> None:
     """Authenticate the session with a scheme.
 
     Raises:
@@ -82,7 +82,7 @@ async def add_auth(shell: Shell, arguments: Parsed) -> None:
 
 
 @command("whoami", "", "print the identities of this session")
-async def whoami(shell: Shell, arguments: Parsed) -> None:
+async def whoami(shell: Shell, arguments: ParsedArguments) -> None:
     """Print the identities with which the session has authenticated.
 
     Raises:

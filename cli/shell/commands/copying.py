@@ -15,7 +15,7 @@ from ....protocol.errors import BadVersionError, ZooKeeperError
 from ...progress import Progress
 from ..command import command
 from ..errors import ShellCommandError
-from ..flags import Flag, Parsed
+from ..flags import Flag, ParsedArguments
 from ..texts import stat_json
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     most=2,
     ours=True,
 )
-async def cp(shell: Shell, arguments: Parsed) -> None:
-    """Copy a subtree.
+async def cp(shell: Shell, arguments: ParsedArguments) -> None:
+    """Copy a subtree, and print the numbers of created, changed and identical nodes.
 
     Raises:
         ShellCommandError: The source or the target's parent does not exist, the target is inside the source, or some
@@ -77,7 +77,7 @@ async def cp(shell: Shell, arguments: Parsed) -> None:
 
 
 @command("edit", "path", "edit the data of a node in $VISUAL or $EDITOR", least=1, paths=1, most=1, ours=True)
-async def edit(shell: Shell, arguments: Parsed) -> None:
+async def edit(shell: Shell, arguments: ParsedArguments) -> None:
     """Open the data of a node in an editor, and write the changed data unless another client has changed the node.
 
     Raises:
@@ -88,25 +88,27 @@ async def edit(shell: Shell, arguments: Parsed) -> None:
     path = shell.path(arguments.words[0])
     data, stat = await shell.client.get(path)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with shell.lent_terminal():
+    with shell.lend_terminal():
         changed = await asyncio.to_thread(_edit_data, editor, path, data or b"")
     if changed == (data or b""):
         shell.out.show({"path": path, "changed": False}, [f"{path} is unchanged"])
         return
     try:
         now = await shell.client.exists(path)
-        if now is not None and now.czxid != stat.czxid:  # the versions of a new node start at 0 again
+        if now is not None and now.czxid != stat.czxid:  # the version of a recreated node may be equal
             raise BadVersionError(path)
         new = await shell.client.set(path, changed, stat.version)
     except ZooKeeperError as error:
         changed_by_others = isinstance(error, BadVersionError)
-        why = f"{path} was changed by another client in the meantime" if changed_by_others else shell.explained(error)
-        raise ShellCommandError(f"{why}; your text is saved in {_keep(changed)}") from None
+        why = (
+            f"{path} was changed by another client in the meantime" if changed_by_others else shell.error_message(error)
+        )
+        raise ShellCommandError(f"{why}; your text is saved in {_save_to_file(changed)}") from None
     shell.out.show({"path": path, "changed": True, "stat": stat_json(new)}, [f"{path} now has version {new.version}"])
 
 
 def _edit_data(editor: str, path: str, data: bytes) -> bytes:
-    """Return the data after it was edited.
+    """Write data to a temporary file, run the editor on it, and return the changed data.
 
     Raises:
         ShellCommandError: The editor cannot be run, or exited with an error.
@@ -120,15 +122,15 @@ def _edit_data(editor: str, path: str, data: bytes) -> bytes:
         except (OSError, ValueError) as error:
             raise ShellCommandError(f"cannot run {editor}: {error}; set EDITOR to an editor command") from None
     if changed == data + b"\n" or (changed.endswith(b"\n") and not data.endswith(b"\n")):
-        changed = changed[:-1]  # editors add a newline at the end, which most values do not have
+        changed = changed[:-1]  # editors add a final newline, which most values do not have
     if code:
-        kept = f"; your text is saved in {_keep(changed)}" if changed != data else ""
+        kept = f"; your text is saved in {_save_to_file(changed)}" if changed != data else ""
         raise ShellCommandError(f"{editor} exited with code {code}; {path} is unchanged{kept}")
     return changed
 
 
-def _keep(data: bytes) -> str:
-    """Save data in a file that is not deleted, and return its name."""
+def _save_to_file(data: bytes) -> str:
+    """Save data in a new file, which the user must delete, and return the path of the file."""
     descriptor, name = tempfile.mkstemp(prefix="zoolet-edit-")
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)

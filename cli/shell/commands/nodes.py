@@ -15,25 +15,25 @@ from ....protocol.errors import ErrorCode, InvalidACLError, NoNodeError
 from ....protocol.node_json import data_json
 from ..acl_text import parse_acl
 from ..command import command, find
-from ..errors import ShellCommandError, ShellUsageError, checked_path, error_text, plain_text
-from ..flags import Flag, Parsed
+from ..errors import ShellCommandError, ShellUsageError, error_code_text, error_text, validate_path
+from ..flags import Flag, ParsedArguments
 from ..texts import data_text, hexdump, stat_json, stat_lines
 from ..walk import walk
 
 if TYPE_CHECKING:
     from ..shell import Shell
 
-STAT: Final = Flag("s", "Print znode stats additionally")
-WATCH: Final = Flag("w", "Watch for changes on the znode")
+STAT_FLAG: Final = Flag("s", "Print znode stats additionally")
+WATCH_FLAG: Final = Flag("w", "Watch for changes on the znode")
 
 
 def deprecation_remark(form: str, instead: str) -> str:
-    """Return zkCli's remark about a form of older releases."""
+    """Return zkCli's remark that a form of a command is deprecated."""
     return f"'{form}' has been deprecated. Please use '{instead}' instead."
 
 
 def value_json(path: str, data: bytes | None, stat: r.Stat | None = None) -> dict[str, Any]:
-    """Return a node as JSON."""
+    """Return a node as JSON: its path, its data and, if given, its Stat."""
     value: dict[str, Any] = {"path": path, "data": None if data is None else data_json(data)}
     if stat is not None:
         value["stat"] = stat_json(stat)
@@ -41,7 +41,7 @@ def value_json(path: str, data: bytes | None, stat: r.Stat | None = None) -> dic
 
 
 def number(text: str, error: str) -> int:
-    """Return a number from the command line.
+    """Convert a word of the command line to a 64-bit number.
 
     Raises:
         ShellCommandError: *text* is not a 64-bit number; the message is *error*.
@@ -55,8 +55,8 @@ def number(text: str, error: str) -> int:
     return value
 
 
-def version(arguments: Parsed) -> int:
-    """Return the value of ``-v``; -1 for any version.
+def version(arguments: ParsedArguments) -> int:
+    """Return the value of ``-v``, or -1, which matches any version, if the flag is not given.
 
     Raises:
         ShellCommandError: The value is not a 32-bit number.
@@ -83,36 +83,36 @@ def version(arguments: Parsed) -> int:
     least=1,
     paths=1,
 )
-async def create(shell: Shell, arguments: Parsed) -> None:
+async def create(shell: Shell, arguments: ParsedArguments) -> None:
     """Create a node, and print its path.
 
     Raises:
         ShellCommandError: The ACL list is invalid, or the flags contradict each other.
         ZooKeeperError: The server rejects the request.
     """
-    node = _new_node(arguments)
+    node = _parse_new_node(arguments)
     path = _new_path(shell, arguments.words[0], node.mode)
     data = arguments.words[1].encode("utf-8", "surrogateescape") if len(arguments.words) > 1 else None
     acl = OPEN_ACL_UNSAFE if len(arguments.words) < 3 else parse_acl(arguments.words[2], shell.out)
     if not acl:
-        raise ShellCommandError("Acl is not valid : null", advice=plain_text(ErrorCode.INVALID_ACL, None))
+        raise ShellCommandError("Acl is not valid : null", advice=error_code_text(ErrorCode.INVALID_ACL, None))
     below = shell.client.add_chroot(path + "0")[:-1] if node.mode in SEQUENTIAL_MODES else shell.client.add_chroot(path)
     try:
         reply = await shell.request(*node.request(below, data, acl), path)
     except InvalidACLError as error:
-        raise ShellCommandError(error_text(error), advice=plain_text(ErrorCode.INVALID_ACL, path)) from None
+        raise ShellCommandError(error_text(error), advice=error_code_text(ErrorCode.INVALID_ACL, path)) from None
     created = shell.client.strip_chroot(reply.path)
     shell.out.remark(f"Created {created}", {"created": created})
 
 
 def _new_path(shell: Shell, word: str, mode: CreateMode) -> str:
-    """Return the path of a new node. The path of a sequential node may end with a slash."""
+    """Return the path of a new node, which may end with a slash if the node is sequential."""
     if mode not in SEQUENTIAL_MODES or not word.endswith("/"):
         return shell.path(word)
     return shell.path(word + "0")[:-1]
 
 
-def _new_node(arguments: Parsed) -> NewNode:
+def _parse_new_node(arguments: ParsedArguments) -> NewNode:
     ephemeral, sequential, container = arguments.has("e"), arguments.has("s"), arguments.has("c")
     if container and (ephemeral or sequential):
         raise ShellCommandError("-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.")
@@ -130,7 +130,7 @@ def _new_node(arguments: Parsed) -> NewNode:
 
 
 async def read(shell: Shell, path: str, watch: bool) -> tuple[bytes | None, r.Stat]:
-    """Read a node, and set a watch if *watch* is true."""
+    """Return the data and the Stat of a node, and set a watch if *watch* is true."""
     if watch:
         data, stat = await shell.watches.set(WatchKind.DATA, path)
     else:
@@ -143,14 +143,14 @@ async def read(shell: Shell, path: str, watch: bool) -> tuple[bytes | None, r.St
     "[-s] [-w] [-b] [-x] path",
     "print the data of a node",
     Flag("b", "Output data in base64 format"),
-    STAT,
-    WATCH,
+    STAT_FLAG,
+    WATCH_FLAG,
     Flag("x", "Output data in hexdump format"),
     least=1,
     lists_flags=True,
     paths=1,
 )
-async def get(shell: Shell, arguments: Parsed) -> None:
+async def get(shell: Shell, arguments: ParsedArguments) -> None:
     """Print the data of a node, and with ``-s`` its Stat. ``-w`` sets a watch.
 
     Raises:
@@ -179,13 +179,13 @@ async def get(shell: Shell, arguments: Parsed) -> None:
     "path data [-s] [-v version] [-b]",
     "replace the data of a node",
     Flag("b", "Supply data in base64 format"),
-    STAT,
+    STAT_FLAG,
     Flag("v", "Set with an expected version", "version"),
     least=2,
     lists_flags=True,
     paths=1,
 )
-async def set_data(shell: Shell, arguments: Parsed) -> None:
+async def set_data(shell: Shell, arguments: ParsedArguments) -> None:
     """Replace the data of a node.
 
     Raises:
@@ -201,13 +201,13 @@ async def set_data(shell: Shell, arguments: Parsed) -> None:
         except binascii.Error as error:
             raise ShellCommandError(f"data is not valid base64: {error}") from None
     if not arguments.has("v") and len(arguments.words) == 3 and arguments.words[2].lstrip("-").isdigit():
-        arguments.flags["v"] = arguments.words[2]  # release 3.4 has this notation
+        arguments.flags["v"] = arguments.words[2]  # the notation of release 3.4
     stat = await shell.client.set(path, data, version(arguments))
     shell.out.show({"path": path, "stat": stat_json(stat)}, stat_lines(stat) if arguments.has("s") else ())
 
 
-@command("stat", "[-w] path", "print the Stat of a node", WATCH, least=1, paths=1)
-async def stat(shell: Shell, arguments: Parsed) -> None:
+@command("stat", "[-w] path", "print the Stat of a node", WATCH_FLAG, least=1, paths=1)
+async def stat(shell: Shell, arguments: ParsedArguments) -> None:
     """Print the Stat of a node. ``-w`` sets a watch.
 
     Raises:
@@ -225,7 +225,7 @@ async def stat(shell: Shell, arguments: Parsed) -> None:
     shell.out.show({"path": path, "stat": stat_json(result)}, stat_lines(result))
 
 
-# --- ls ---
+# --- ls, ls2 ---
 
 
 @command(
@@ -238,7 +238,7 @@ async def stat(shell: Shell, arguments: Parsed) -> None:
     Flag("w", "watch"),
     paths=1,
 )
-async def ls(shell: Shell, arguments: Parsed) -> None:
+async def ls(shell: Shell, arguments: ParsedArguments) -> None:
     """Print the names of a node's children, or with ``-R`` the paths of the subtree.
 
     Raises:
@@ -256,13 +256,13 @@ async def ls(shell: Shell, arguments: Parsed) -> None:
         shell.out.remark(deprecation_remark("ls path [watch]", "ls [-w] path"))
     path = shell.path(arguments.word(0, "."))
     if arguments.has("R"):
-        await _list_all(shell, path, arguments.has("w"))
+        await _list_subtree(shell, path, arguments.has("w"))
     else:
-        await _list(shell, path, arguments.has("w") or len(arguments.words) > 1, arguments.has("s"))
+        await _list_children(shell, path, arguments.has("w") or len(arguments.words) > 1, arguments.has("s"))
 
 
-async def _list(shell: Shell, path: str, watch: bool, with_stat: bool) -> None:
-    """Print a node's children, and its Stat if *with_stat* is true.
+async def _list_children(shell: Shell, path: str, watch: bool, with_stat: bool) -> None:
+    """Print a node's children, and the node's Stat if *with_stat* is true. Set a child watch if *watch* is true.
 
     Raises:
         NoNodeError: The node does not exist.
@@ -282,8 +282,8 @@ async def _list(shell: Shell, path: str, watch: bool, with_stat: bool) -> None:
     shell.out.show(value, lines)
 
 
-async def _list_all(shell: Shell, path: str, watch: bool) -> None:
-    """Print the paths of a subtree.
+async def _list_subtree(shell: Shell, path: str, watch: bool) -> None:
+    """Print the paths of a subtree, and set a child watch on each node if *watch* is true.
 
     Raises:
         NoNodeError: The node does not exist.
@@ -298,21 +298,21 @@ async def _list_all(shell: Shell, path: str, watch: bool) -> None:
 
 
 @command("ls2", "path [watch]", "list the children of a node, and print its Stat", least=1, paths=1, most=2, ours=True)
-async def ls2(shell: Shell, arguments: Parsed) -> None:
+async def ls2(shell: Shell, arguments: ParsedArguments) -> None:
     """Print the names of a node's children and its Stat, as in old releases.
 
     Raises:
         NoNodeError: The node does not exist.
     """
     shell.out.remark(deprecation_remark("ls2", "ls [-s] path"))
-    await _list(shell, shell.path(arguments.words[0]), len(arguments.words) > 1, True)
+    await _list_children(shell, shell.path(arguments.words[0]), len(arguments.words) > 1, True)
 
 
 # --- delete, and counts ---
 
 
 @command("delete", "[-v version] path", "delete a node", Flag("v", "version", "version"), least=1, paths=1)
-async def delete(shell: Shell, arguments: Parsed) -> None:
+async def delete(shell: Shell, arguments: ParsedArguments) -> None:
     """Delete a node that has no children.
 
     Raises:
@@ -330,8 +330,8 @@ async def delete(shell: Shell, arguments: Parsed) -> None:
 
 
 @command("getAllChildrenNumber", "path", "count the nodes below a node, at any depth", least=1, paths=1)
-async def count(shell: Shell, arguments: Parsed) -> None:
-    """Print the number of nodes below a node.
+async def count(shell: Shell, arguments: ParsedArguments) -> None:
+    """Print the number of nodes below a node, at any depth.
 
     Raises:
         UnimplementedError: The server is older than 3.6.
@@ -342,14 +342,14 @@ async def count(shell: Shell, arguments: Parsed) -> None:
 
 
 @command("getEphemerals", "path", "list the ephemeral nodes of this session", paths=1)
-async def ephemerals(shell: Shell, arguments: Parsed) -> None:
-    """Print the ephemeral nodes of this session.
+async def ephemerals(shell: Shell, arguments: ParsedArguments) -> None:
+    """Print the ephemeral nodes of this session whose paths start with a prefix, by default ``/``.
 
     Raises:
         UnimplementedError: The server is older than 3.6.
     """
     prefix = shell.path_or_word(arguments.word(0, "/"))
     if prefix != "/":
-        checked_path(prefix)
+        validate_path(prefix)
     result = sorted(await shell.client.ephemerals(prefix))
     shell.out.show({"ephemerals": result}, [f"[{', '.join(result)}]"])

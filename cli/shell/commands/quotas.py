@@ -12,32 +12,32 @@ from ....protocol.errors import NodeExistsError, NoNodeError
 from ....protocol.paths import QUOTA
 from ....protocol.quotas import LIMITS, STATS, Amount
 from ..command import command
-from ..errors import ShellCommandError, checked_path
-from ..flags import Flag, Parsed
+from ..errors import ShellCommandError, validate_path
+from ..flags import Flag, ParsedArguments
 from ..walk import walk
 
 if TYPE_CHECKING:
     from ..shell import Shell
 
-_NODES: Final = (LIMITS.strip("/"), STATS.strip("/"))
-_LIMITS: Final = (
+_QUOTA_NODES: Final = (LIMITS.strip("/"), STATS.strip("/"))
+_LIMIT_FLAGS: Final = (
     Flag("n", "num soft quota", "value"),
     Flag("b", "bytes soft quota", "value"),
     Flag("N", "num hard quota", "value"),
     Flag("B", "bytes hard quota", "value"),
 )
-_UNSET: Final = {"count": -1, "bytes": -1, "byteHardLimit": -1, "countHardLimit": -1}
-_KEYS: Final = {"n": "count", "b": "bytes", "N": "countHardLimit", "B": "byteHardLimit"}
-"""The key in the data of a quota node for each flag."""
+_UNSET_LIMITS: Final = {"count": -1, "bytes": -1, "byteHardLimit": -1, "countHardLimit": -1}
+_LIMIT_KEYS: Final = {"n": "count", "b": "bytes", "N": "countHardLimit", "B": "byteHardLimit"}
+"""Keys in the data of a quota node, by flag."""
 
 
-def _text(numbers: dict[str, int]) -> bytes:
-    """Return a quota's data as text."""
-    return Amount.of(numbers).encode()
+def _encode_numbers(numbers: dict[str, int]) -> bytes:
+    """Encode limits as the data of a quota node."""
+    return Amount.from_numbers(numbers).encode()
 
 
-async def _amount(shell: Shell, path: str) -> Amount | None:
-    """Return the numbers in a limits or stats node; None if the node does not exist.
+async def _read_amount(shell: Shell, path: str) -> Amount | None:
+    """Return the numbers in a limits or stats node, or None if the node does not exist.
 
     Raises:
         ShellCommandError: The data of the node is not a quota.
@@ -56,13 +56,13 @@ async def _amount(shell: Shell, path: str) -> Amount | None:
     "setquota",
     "-n|-b|-N|-B val path",
     "limit the nodes or bytes of a subtree",
-    one_of=_LIMITS,
+    one_of=_LIMIT_FLAGS,
     one_required=True,
     least=1,
     paths=1,
 )
-async def set_quota(shell: Shell, arguments: Parsed) -> None:
-    """Limit the nodes or bytes of a subtree.
+async def set_quota(shell: Shell, arguments: ParsedArguments) -> None:
+    """Limit the nodes or bytes of a subtree, and warn if the limit is already exceeded.
 
     Raises:
         ShellCommandError: The node does not exist, or a node above or below it has a quota.
@@ -73,29 +73,31 @@ async def set_quota(shell: Shell, arguments: Parsed) -> None:
     if path.startswith(QUOTA):
         shell.out.error(f"cannot set a quota under the path: {QUOTA}")
         return
-    chosen = _chosen_limit(shell, arguments)
+    chosen = _parse_limit(shell, arguments)
     if chosen is None:
         return
-    checked_path(path)
+    validate_path(path)
     if await shell.client.exists(path) is None:
         raise ShellCommandError(f"{path} does not exist.")
     await _refuse_nested(shell, path)
     above = ""
     for name in (QUOTA + path).strip("/").split("/"):
         above = f"{above}/{name}"
-        await _create(shell, above, None)
-    if not await _create(shell, above + LIMITS, _text({**_UNSET, **chosen})):
-        limits = await _amount(shell, above + LIMITS)
-        await shell.client.set(above + LIMITS, _text({**_UNSET, **(limits or Amount()).numbers(), **chosen}))
-    await _create(shell, above + STATS, Amount(0, 0).encode())
-    limits, used = await _amount(shell, above + LIMITS), await _amount(shell, above + STATS)
+        await _create_if_missing(shell, above, None)
+    if not await _create_if_missing(shell, above + LIMITS, _encode_numbers({**_UNSET_LIMITS, **chosen})):
+        limits = await _read_amount(shell, above + LIMITS)
+        await shell.client.set(
+            above + LIMITS, _encode_numbers({**_UNSET_LIMITS, **(limits or Amount()).numbers(), **chosen})
+        )
+    await _create_if_missing(shell, above + STATS, Amount(0, 0).encode())
+    limits, used = await _read_amount(shell, above + LIMITS), await _read_amount(shell, above + STATS)
     if limits is not None and used is not None:
-        _warn(shell, limits.numbers(), used)
+        _warn_if_exceeded(shell, limits.numbers(), used)
     shell.out.show({"path": path, "limits": (limits or Amount()).numbers()}, ())
 
 
-def _chosen_limit(shell: Shell, arguments: Parsed) -> dict[str, int] | None:
-    """Return the limit on the command line; None if it is invalid, after printing the reason."""
+def _parse_limit(shell: Shell, arguments: ParsedArguments) -> dict[str, int] | None:
+    """Return the limit on the command line. If it is invalid, print the reason and return None."""
     ((flag, text),) = arguments.flags.items()
     counts = flag in "nN"
     try:
@@ -111,7 +113,7 @@ def _chosen_limit(shell: Shell, arguments: Parsed) -> dict[str, int] | None:
     if value < 0:
         shell.out.error("the bytes quota must be greater than or equal to zero")
         return None
-    return {_KEYS[flag]: value}
+    return {_LIMIT_KEYS[flag]: value}
 
 
 async def _refuse_nested(shell: Shell, path: str) -> None:
@@ -121,7 +123,7 @@ async def _refuse_nested(shell: Shell, path: str) -> None:
         ShellCommandError: A node above or below has a quota.
     """
     client = shell.client
-    checked_path(QUOTA + path)
+    validate_path(QUOTA + path)
     try:
         async for batch in walk(client, QUOTA + path, set()):
             for node in batch:
@@ -137,8 +139,8 @@ async def _refuse_nested(shell: Shell, path: str) -> None:
         above = paths.parent(above)
 
 
-async def _create(shell: Shell, path: str, data: bytes | None) -> bool:
-    """Create a node if it is missing; return whether it was created."""
+async def _create_if_missing(shell: Shell, path: str, data: bytes | None) -> bool:
+    """Create a node if it is missing. Return whether the node was created."""
     try:
         await shell.create(path, data)
     except NodeExistsError:
@@ -146,8 +148,8 @@ async def _create(shell: Shell, path: str, data: bytes | None) -> bool:
     return True
 
 
-def _warn(shell: Shell, limits: dict[str, int], used: Amount) -> None:
-    """Print a warning if the subtree already exceeds a limit."""
+def _warn_if_exceeded(shell: Shell, limits: dict[str, int], used: Amount) -> None:
+    """Print a warning for each limit that the subtree already exceeds."""
     for what, existing, keys in (
         ("count", used.nodes, ("count", "countHardLimit")),
         ("bytes", used.size, ("bytes", "byteHardLimit")),
@@ -158,8 +160,8 @@ def _warn(shell: Shell, limits: dict[str, int], used: Amount) -> None:
 
 
 @command("listquota", "path", "print the quota of a node, and its use", least=1, paths=1)
-async def list_quota(shell: Shell, arguments: Parsed) -> None:
-    """Print the limits of a subtree, and its number of nodes and bytes.
+async def list_quota(shell: Shell, arguments: ParsedArguments) -> None:
+    """Print the limits of a subtree, and the numbers of nodes and bytes in use.
 
     Raises:
         ShellCommandError: The path is invalid, or the connection has a chroot.
@@ -169,11 +171,11 @@ async def list_quota(shell: Shell, arguments: Parsed) -> None:
     path = shell.path_or_word(arguments.words[0])
     node = f"{QUOTA}{path}{LIMITS}"
     shell.out.remark(f"absolute path is {node}")
-    limits = await _amount(shell, checked_path(node))
+    limits = await _read_amount(shell, validate_path(node))
     if limits is None:
         shell.out.error(f"quota for {path} does not exist.")
         return
-    used = await _amount(shell, f"{QUOTA}{path}{STATS}")
+    used = await _read_amount(shell, f"{QUOTA}{path}{STATS}")
     value: dict[str, Any] = {"path": path, "limits": limits.numbers(), "used": used.numbers() if used else None}
     lines = [f"Output quota for {path} {limits.encode().decode()}"]
     if used is not None:
@@ -185,12 +187,12 @@ async def list_quota(shell: Shell, arguments: Parsed) -> None:
     "delquota",
     "[-n|-b|-N|-B] path",
     "remove the quota of a node, or one of its limits",
-    one_of=tuple(flag._replace(value="") for flag in _LIMITS),
+    one_of=tuple(flag._replace(value="") for flag in _LIMIT_FLAGS),
     least=1,
     paths=1,
 )
-async def delete_quota(shell: Shell, arguments: Parsed) -> None:
-    """Remove the given limits of a subtree; without a flag, all limits.
+async def delete_quota(shell: Shell, arguments: ParsedArguments) -> None:
+    """Remove the limits of a subtree that the flags name, or all limits if no flag is given.
 
     Raises:
         ShellCommandError: The path is invalid, or the connection has a chroot.
@@ -199,23 +201,23 @@ async def delete_quota(shell: Shell, arguments: Parsed) -> None:
     shell.refuse_chroot("quotas are")
     path = shell.path_or_word(arguments.words[0])
     node = f"{QUOTA}{path}"
-    limits = await _amount(shell, checked_path(node) + LIMITS) if path.startswith("/") else None
+    limits = await _read_amount(shell, validate_path(node) + LIMITS) if path.startswith("/") else None
     if limits is None:
         shell.out.show({"path": path, "limits": None}, [f"Quota does not exist for {path}"])
         return
     for flag in arguments.flags:
-        numbers = {**_UNSET, **limits.numbers(), _KEYS[flag]: -1}
-        await shell.client.set(node + LIMITS, _text(numbers))
+        numbers = {**_UNSET_LIMITS, **limits.numbers(), _LIMIT_KEYS[flag]: -1}
+        await shell.client.set(node + LIMITS, _encode_numbers(numbers))
         shell.out.show({"path": path, "limits": numbers}, ())
     if not arguments.flags:
-        await _remove(shell, node)
+        await _delete_quota_nodes(shell, node)
         shell.out.show({"path": path, "limits": None}, ())
 
 
-async def _remove(shell: Shell, node: str) -> None:
-    """Delete the nodes of a quota, and their parents that have no other children."""
+async def _delete_quota_nodes(shell: Shell, node: str) -> None:
+    """Delete the nodes of a quota, and all ancestors below the root of the quotas that become empty."""
     for name in await shell.client.children(node):
-        if name in _NODES:
+        if name in _QUOTA_NODES:
             await shell.client.delete(f"{node}/{name}")
     while node != QUOTA and not await shell.client.children(node):
         await shell.client.delete(node)

@@ -1,4 +1,4 @@
-"""Searching: find by name and Stat, and grep by data."""
+"""Searching: find (by name and Stat) and grep (by data)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....protocol import records as r
 from ....protocol.errors import NoAuthError, NoNodeError, ZooKeeperError
 from ..command import command
 from ..errors import ShellCommandError
-from ..flags import Flag, Parsed
+from ..flags import Flag, ParsedArguments
 from ..matcher import Matcher
 from ..output import BOLD
 from ..texts import stat_json
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     most=1,
     ours=True,
 )
-async def find(shell: Shell, arguments: Parsed) -> None:
+async def find(shell: Shell, arguments: ParsedArguments) -> None:
     """Print the paths in a subtree whose name and Stat match the flags.
 
     Raises:
@@ -47,19 +47,19 @@ async def find(shell: Shell, arguments: Parsed) -> None:
     """
     root = shell.path(arguments.word(0, shell.directory or "/"))
     pattern = re.compile(fnmatch.translate(arguments.flags.get("name", "*")))
-    test = _Test(arguments)
+    test = _StatFilter(arguments)
     forbidden: set[str] = set()
     async for batch in walk(shell.client, root, forbidden):
         named = [path for path in batch if pattern.match(paths.name(path))]
         for start in range(0, len(named), MAX_IN_FLIGHT):
             part = named[start : start + MAX_IN_FLIGHT]
-            await _show(shell, part, test, forbidden)
+            await _print_matching_nodes(shell, part, test, forbidden)
             shell.out.flush()
     raise_if_forbidden(forbidden)
 
 
-async def _show(shell: Shell, part: list[str], test: _Test, forbidden: set[str]) -> None:
-    """Print the nodes that pass the test."""
+async def _print_matching_nodes(shell: Shell, part: list[str], test: _StatFilter, forbidden: set[str]) -> None:
+    """Print the nodes that pass the test. Add unreadable nodes to *forbidden*."""
     if not test.needs_stat and not shell.out.as_json:
         for path in part:
             shell.out.line(None, path)
@@ -71,14 +71,14 @@ async def _show(shell: Shell, part: list[str], test: _Test, forbidden: set[str])
             shell.out.line({"path": path, "stat": stat_json(stat)}, path)
 
 
-class _Test:
-    """The conditions on a Stat that the flags of find set.
+class _StatFilter:
+    """The conditions of find's flags that concern the Stat of a node.
 
     Raises:
         ShellCommandError: A flag has an invalid value.
     """
 
-    def __init__(self, arguments: Parsed) -> None:
+    def __init__(self, arguments: ParsedArguments) -> None:
         flags = arguments.flags
         self.needs_stat = bool(flags.keys() - {"name"})
         self._ephemeral = "ephemeral" in flags
@@ -98,7 +98,7 @@ class _Test:
                 raise ShellCommandError(f"-changed must be a number of seconds, not {flags['changed']}") from None
 
     def passes(self, stat: r.Stat) -> bool:
-        """Return whether a node matches the flags."""
+        """Return whether the Stat of a node meets all conditions."""
         owner = stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF
         return (
             not (self._ephemeral and not owner)
@@ -120,8 +120,8 @@ class _Test:
     most=2,
     ours=True,
 )
-async def grep(shell: Shell, arguments: Parsed) -> None:
-    """Print the matching lines of data in a subtree.
+async def grep(shell: Shell, arguments: ParsedArguments) -> None:
+    """Print the lines of data in a subtree that match a pattern, or with ``-l`` the paths of the nodes.
 
     Raises:
         ShellCommandError: No line matches, the pattern is invalid, or some nodes may not be read.
@@ -136,15 +136,20 @@ async def grep(shell: Shell, arguments: Parsed) -> None:
         async for batch in walk(shell.client, root, forbidden):
             for start in range(0, len(batch), MAX_IN_FLIGHT):
                 part = batch[start : start + MAX_IN_FLIGHT]
-                matched = await _search(shell, part, matcher, arguments.has("l"), forbidden) or matched
+                matched = await _print_matching_lines(shell, part, matcher, arguments.has("l"), forbidden) or matched
                 shell.out.flush()
     raise_if_forbidden(forbidden)
     if not matched:
         raise ShellCommandError(f"no data below {root} matches {arguments.words[0]}")
 
 
-async def _search(shell: Shell, paths: list[str], matcher: Matcher, only_paths: bool, forbidden: set[str]) -> bool:
-    """Print the matching lines in the data of some nodes; return whether any line matches."""
+async def _print_matching_lines(
+    shell: Shell, paths: list[str], matcher: Matcher, only_paths: bool, forbidden: set[str]
+) -> bool:
+    """Print the matching lines in the data of some nodes. Return whether any line matches.
+
+    Unreadable nodes are added to *forbidden*.
+    """
     matched = False
     for path, answer in zip(paths, await request_each(shell.client.get, paths, NoNodeError, NoAuthError), strict=True):
         if isinstance(answer, NoAuthError):

@@ -14,30 +14,30 @@ from ....protocol.operations import OpCode
 from ....protocol.paths import CONFIG
 from ..command import command
 from ..errors import ShellCommandError, ShellUsageError
-from ..flags import Flag, Parsed
+from ..flags import Flag, ParsedArguments
 from ..texts import data_text, stat_json, stat_lines
-from .nodes import STAT
+from .nodes import STAT_FLAG
 
 if TYPE_CHECKING:
     from ..shell import Shell
 
-SYNC_SECONDS: Final = 30.0
+SYNC_TIMEOUT_S: Final = 30.0
 
 
 @command("sync", "path", "wait until this server has caught up with the leader", least=1, paths=1)
-async def sync(shell: Shell, arguments: Parsed) -> None:
-    """Wait until this server has applied all earlier writes, and print the result.
+async def sync(shell: Shell, arguments: ParsedArguments) -> None:
+    """Wait until this server has caught up with the leader, and print the result.
 
     Raises:
         ShellCommandError: The server did not answer in time.
     """
     path = shell.path(arguments.words[0])
     try:
-        async with asyncio.timeout(SYNC_SECONDS):
+        async with asyncio.timeout(SYNC_TIMEOUT_S):
             await shell.client.sync(path)
         code = 0
     except TimeoutError:
-        raise ShellCommandError(f"Sync is timeout within {SYNC_SECONDS * 1000:.0f} ms") from None
+        raise ShellCommandError(f"Sync is timeout within {SYNC_TIMEOUT_S * 1000:.0f} ms") from None
     except ZooKeeperError as error:
         code = int(error.code)
     text = "Sync is OK" if code == 0 else f"Sync has failed. rc={code}"
@@ -48,12 +48,12 @@ async def sync(shell: Shell, arguments: Parsed) -> None:
     "config",
     "[-c] [-w] [-s]",
     "print the configuration of the ensemble",
-    STAT,
+    STAT_FLAG,
     Flag("w", "watch the configuration"),
     Flag("c", "print a connect string for clients"),
 )
-async def config(shell: Shell, arguments: Parsed) -> None:
-    """Print the configuration of the ensemble.
+async def config(shell: Shell, arguments: ParsedArguments) -> None:
+    """Print the configuration of the ensemble. ``-c`` prints a connect string instead, ``-w`` sets a watch.
 
     Raises:
         ShellCommandError: ``-w`` is given, and the connection has a chroot.
@@ -74,7 +74,7 @@ async def config(shell: Shell, arguments: Parsed) -> None:
 
 
 def _connect_string(text: str) -> str:
-    """Return the client addresses in a configuration, and its version.
+    """Return the client addresses and the version of a configuration, in one line.
 
     Source: ConfigUtils.getClientConfigStr.
     """
@@ -94,26 +94,26 @@ def _connect_string(text: str) -> str:
     "[-s] [-v version] [[-file path] | [-members serverID=host:port1:port2;port3[,...]*]] | "
     "[-add serverId=host:port1:port2;port3[,...]]* [-remove serverId[,...]*]",
     "change the members of the ensemble",
-    STAT,
+    STAT_FLAG,
     Flag("v", "expected version of the configuration, in hexadecimal", "version"),
     Flag("file", "file with all members", "path"),
     Flag("members", "all members", "list"),
     Flag("add", "servers to add", "list"),
     Flag("remove", "ids of servers to remove", "list"),
 )
-async def reconfig(shell: Shell, arguments: Parsed) -> None:
-    """Change the members of the ensemble, and print them.
+async def reconfig(shell: Shell, arguments: ParsedArguments) -> None:
+    """Change the members of the ensemble, and print the new configuration.
 
     Raises:
         ShellCommandError: Flags contradict each other, the version is not a number, or the file cannot be read.
         ShellUsageError: Neither members nor changes are given.
         ZooKeeperError: The server rejects the request.
     """
-    joining, leaving, members = (_lower(arguments.flags.get(name)) for name in ("add", "remove", "members"))
+    joining, leaving, members = (_lower_case(arguments.flags.get(name)) for name in ("add", "remove", "members"))
     file = arguments.flags.get("file")
     if joining is leaving is members is file is None:
         raise ShellUsageError
-    version = _config_version(arguments.flags.get("v"))
+    version = _parse_config_version(arguments.flags.get("v"))
     whole = file is not None or members is not None
     if whole and (joining is not None or leaving is not None):
         raise ShellCommandError(
@@ -133,13 +133,13 @@ async def reconfig(shell: Shell, arguments: Parsed) -> None:
     shell.out.show(value, lines)
 
 
-def _lower(text: str | None) -> str | None:
+def _lower_case(text: str | None) -> str | None:
     """Return a list of members in lower case, as the server compares them."""
     return None if text is None else text.lower()
 
 
-def _config_version(text: str | None) -> int:
-    """Return the expected version of the configuration; -1 for any.
+def _parse_config_version(text: str | None) -> int:
+    """Return the expected version of the configuration, or -1, which matches any version.
 
     Raises:
         ShellCommandError: *text* is not a 64-bit hexadecimal number.
@@ -154,7 +154,7 @@ def _config_version(text: str | None) -> int:
 
 
 def _read_members(file: str) -> str:
-    """Return the members in a file.
+    """Return the lines of a file that start with ``server.``, in lower case.
 
     Raises:
         ShellCommandError: The file cannot be read.
@@ -169,7 +169,7 @@ def _read_members(file: str) -> str:
 
 
 @command("version", "", "print the version of the shell", offline=True)
-async def version(shell: Shell, arguments: Parsed) -> None:
+async def version(shell: Shell, arguments: ParsedArguments) -> None:
     """Print the version of zoolet."""
     from .... import __version__
 

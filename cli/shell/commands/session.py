@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Final
 from ....protocol.errors import NoNodeError
 from .. import words
 from ..command import command, find, sorted_commands
-from ..errors import ShellCommandError, unknown_command
-from ..flags import Parsed
+from ..errors import ShellCommandError, unknown_command_message
+from ..flags import ParsedArguments
 
 if TYPE_CHECKING:
     from ..shell import Shell
 
 HISTORY_LINES: Final = 11
-"""Number of lines that history shows."""
+"""Maximum number of lines that the command history prints."""
 
 
 @command("connect", "host:port", "close the session, and connect to other servers", offline=True)
-async def connect(shell: Shell, arguments: Parsed) -> None:
-    """Connect to the given hosts in a new session; by default to the same hosts as before.
+async def connect(shell: Shell, arguments: ParsedArguments) -> None:
+    """Close the session, and open a session on the given hosts. By default, the hosts stay the same.
 
     Raises:
         ShellCommandError: The connect string is invalid.
@@ -31,20 +31,20 @@ async def connect(shell: Shell, arguments: Parsed) -> None:
 
 
 @command("close", "", "close the session", offline=True)
-async def close(shell: Shell, arguments: Parsed) -> None:
-    """Close the session; ``connect`` opens a new one."""
+async def close(shell: Shell, arguments: ParsedArguments) -> None:
+    """Close the session. The shell stays open, and ``connect`` opens a new session."""
     await shell.close()
 
 
 @command("quit", "", "close the session, and exit the shell", aliases=("exit",), offline=True)
-async def quit_shell(shell: Shell, arguments: Parsed) -> None:
+async def quit_shell(shell: Shell, arguments: ParsedArguments) -> None:
     """Close the session and leave the shell."""
     shell.ended = True
 
 
 @command("cd", "[path]", "set the node for relative paths (default /)", most=1, ours=True, paths=1)
-async def cd(shell: Shell, arguments: Parsed) -> None:
-    """Set the node to which relative paths refer.
+async def cd(shell: Shell, arguments: ParsedArguments) -> None:
+    """Set the node that relative paths start from.
 
     Raises:
         NoNodeError: The node does not exist.
@@ -56,13 +56,13 @@ async def cd(shell: Shell, arguments: Parsed) -> None:
 
 
 @command("pwd", "", "print the node for relative paths", most=0, ours=True, offline=True)
-async def pwd(shell: Shell, arguments: Parsed) -> None:
-    """Print the node to which relative paths refer."""
+async def pwd(shell: Shell, arguments: ParsedArguments) -> None:
+    """Print the node that relative paths start from."""
     shell.out.show({"path": shell.directory or "/"}, [shell.directory or "/"])
 
 
 @command("history", "", "print the last lines", offline=True)
-async def history(shell: Shell, arguments: Parsed) -> None:
+async def history(shell: Shell, arguments: ParsedArguments) -> None:
     """Print the last lines with their numbers."""
     lines = list(enumerate(shell.history))[-HISTORY_LINES:] or [(0, "null")]
     shell.out.show(
@@ -72,7 +72,7 @@ async def history(shell: Shell, arguments: Parsed) -> None:
 
 
 @command("redo", "cmdno", "execute a line of the history", offline=True)
-async def redo(shell: Shell, arguments: Parsed) -> None:
+async def redo(shell: Shell, arguments: ParsedArguments) -> None:
     """Execute a line of the history again.
 
     Raises:
@@ -91,7 +91,7 @@ async def redo(shell: Shell, arguments: Parsed) -> None:
 
 
 @command("help", "[command]", "explain the commands", most=1, ours=True, offline=True)
-async def help_command(shell: Shell, arguments: Parsed) -> None:
+async def help_command(shell: Shell, arguments: ParsedArguments) -> None:
     """Print all commands, or the usage of one command.
 
     Raises:
@@ -100,7 +100,7 @@ async def help_command(shell: Shell, arguments: Parsed) -> None:
     if arguments.words:
         row = find(arguments.words[0])
         if row is None:
-            raise ShellCommandError(unknown_command(arguments.words[0]))
+            raise ShellCommandError(unknown_command_message(arguments.words[0]))
         shell.out.show(
             {"name": row.name, "usage": row.usage, "summary": row.summary},
             [f"{row.name} {row.usage}", f"  {row.summary}", *row.flag_lines()],

@@ -12,16 +12,16 @@ from ....protocol.errors import NoAuthError, NoNodeError, ZooKeeperError
 from ...progress import Progress
 from ..command import command
 from ..errors import ShellCommandError
-from ..flags import Flag, Parsed
-from ..nodes_text import shown_data
+from ..flags import Flag, ParsedArguments
+from ..nodes_text import format_data
 from ..walk import list_children, raise_if_forbidden, walk
 from .nodes import number
 
 if TYPE_CHECKING:
     from ..shell import Shell
 
-DELETE_BATCH: Final = 1000
-"""Number of concurrent requests of deleteall."""
+DELETE_BATCH_SIZE: Final = 1000
+"""Default number of concurrent requests of deleteall."""
 
 
 @command(
@@ -32,7 +32,7 @@ DELETE_BATCH: Final = 1000
     least=1,
     paths=1,
 )
-async def delete_all(shell: Shell, arguments: Parsed) -> None:
+async def delete_all(shell: Shell, arguments: ParsedArguments) -> None:
     """Delete a subtree.
 
     Raises:
@@ -40,7 +40,7 @@ async def delete_all(shell: Shell, arguments: Parsed) -> None:
         NoNodeError: The node does not exist.
         NoAuthError: The children of a node may not be listed; no node was deleted.
     """
-    text = arguments.flags.get("b", str(DELETE_BATCH))
+    text = arguments.flags.get("b", str(DELETE_BATCH_SIZE))
     batch = number(text, "-b argument must be an int value")
     if not 0 < batch < 1 << 31:
         raise ShellCommandError(f"-b must be a number from 1 to {(1 << 31) - 1}, not {text}")
@@ -78,7 +78,7 @@ async def _delete_all(shell: Shell, path: str, batch: int) -> None:
 
 
 @command("rmr", "path", "delete a subtree", least=1, paths=1, most=1, ours=True)
-async def rmr(shell: Shell, arguments: Parsed) -> None:
+async def rmr(shell: Shell, arguments: ParsedArguments) -> None:
     """Delete a subtree, as in old releases.
 
     Raises:
@@ -86,7 +86,7 @@ async def rmr(shell: Shell, arguments: Parsed) -> None:
         NoAuthError: The children of a node may not be listed; no node was deleted.
     """
     shell.out.remark("The command 'rmr' has been deprecated. Please use 'deleteall' instead.")
-    await _delete_all(shell, shell.path(arguments.words[0]), DELETE_BATCH)
+    await _delete_all(shell, shell.path(arguments.words[0]), DELETE_BATCH_SIZE)
 
 
 # --- tree ---
@@ -102,8 +102,8 @@ async def rmr(shell: Shell, arguments: Parsed) -> None:
     most=1,
     ours=True,
 )
-async def tree(shell: Shell, arguments: Parsed) -> None:
-    """Draw a subtree.
+async def tree(shell: Shell, arguments: ParsedArguments) -> None:
+    """Draw a subtree, with ``-d`` including short data, and print the number of nodes.
 
     Raises:
         NoNodeError: The root does not exist.
@@ -111,15 +111,15 @@ async def tree(shell: Shell, arguments: Parsed) -> None:
             printed.
     """
     path = shell.path(arguments.word(0, shell.directory or "/"))
-    depth = _levels(arguments, "1000000")
+    depth = _parse_depth(arguments, "1000000")
     (first,) = await list_children(shell.client, [path])
     if isinstance(first, ZooKeeperError):
         raise first
-    texts = await _texts(shell, [path]) if arguments.has("d") else [""]
+    texts = await _data_texts(shell, [path]) if arguments.has("d") else [""]
     shell.out.line({"path": path}, path + texts[0])
     count = 0
     forbidden: set[str] = set()
-    async for node, line in _branches(shell, first, depth, arguments.has("d"), forbidden):
+    async for node, line in _draw_subtrees(shell, first, depth, arguments.has("d"), forbidden):
         shell.out.line({"path": node}, line)
         count += 1
         if count % MAX_IN_FLIGHT == 0:
@@ -130,8 +130,8 @@ async def tree(shell: Shell, arguments: Parsed) -> None:
     raise_if_forbidden(forbidden)
 
 
-class _Level(NamedTuple):
-    """Siblings that are drawn one after another, each with its subtree.
+class _SiblingLevel(NamedTuple):
+    """Siblings in a drawn tree, each followed by its subtree.
 
     Args:
         paths: Paths of the siblings.
@@ -146,40 +146,46 @@ class _Level(NamedTuple):
     place: int = 0
 
 
-async def _branches(
+async def _draw_subtrees(
     shell: Shell, siblings: list[str], depth: int, with_data: bool, forbidden: set[str]
 ) -> AsyncIterator[tuple[str, str]]:
-    """Yield the path and the drawn line of each node of the subtrees. Children of siblings are read in batches."""
-    levels = [_Level(siblings, [], "")] if depth > 0 else []
+    """Yield the path and the drawn line of each node below the root. Siblings are read in batches.
+
+    Nodes whose children may not be listed are added to *forbidden*.
+    """
+    levels = [_SiblingLevel(siblings, [], "")] if depth > 0 else []
     while levels:
         level = levels.pop()
         if level.place == len(level.paths):
             continue
         coming = level.paths[level.place :][:MAX_IN_FLIGHT]
-        known = level.known or await _ask(shell, coming, len(levels) + 1 < depth, with_data, forbidden)
+        known = level.known or await _read_siblings(shell, coming, len(levels) + 1 < depth, with_data, forbidden)
         path, (children, text) = level.paths[level.place], known[0]
         last = level.place == len(level.paths) - 1
         yield path, f"{level.indent}{'└' if last else '├'}── {path.rpartition('/')[2]}{text}"
         levels.append(level._replace(known=known[1:], place=level.place + 1))
         if children:
-            levels.append(_Level(children, [], level.indent + ("    " if last else "│   ")))
+            levels.append(_SiblingLevel(children, [], level.indent + ("    " if last else "│   ")))
 
 
-async def _ask(
+async def _read_siblings(
     shell: Shell, paths: list[str], with_children: bool, with_data: bool, forbidden: set[str]
 ) -> list[tuple[list[str], str]]:
-    """Return the children of each node and the text after its name. Nodes that may not be listed have no children."""
+    """Return the children of each node, and the text to print after its name.
+
+    Nodes whose children may not be listed are added to *forbidden*, and have no children.
+    """
     below = await list_children(shell.client, paths) if with_children else [[] for _ in paths]
     forbidden |= {path for path, names in zip(paths, below, strict=True) if isinstance(names, NoAuthError)}
-    texts = await _texts(shell, paths) if with_data else [""] * len(paths)
+    texts = await _data_texts(shell, paths) if with_data else [""] * len(paths)
     return [(names if isinstance(names, list) else [], text) for names, text in zip(below, texts, strict=True)]
 
 
-async def _texts(shell: Shell, paths: list[str]) -> list[str]:
-    """Return the text after the name of each node."""
+async def _data_texts(shell: Shell, paths: list[str]) -> list[str]:
+    """Return the text with the data of each node, to print after its name."""
     texts = []
     for answer in await request_each(shell.client.get, paths, NoNodeError, NoAuthError):
-        text = "" if isinstance(answer, ZooKeeperError) else shown_data(answer[0])
+        text = "" if isinstance(answer, ZooKeeperError) else format_data(answer[0])
         texts.append(f"  {text}" if text else "")
     return texts
 
@@ -196,15 +202,15 @@ async def _texts(shell: Shell, paths: list[str]) -> list[str]:
     most=1,
     ours=True,
 )
-async def du(shell: Shell, arguments: Parsed) -> None:
-    """Print the bytes and nodes of subtrees.
+async def du(shell: Shell, arguments: ParsedArguments) -> None:
+    """Print the number of bytes and nodes of a subtree, and of the subtrees below it down to ``-L`` levels.
 
     Raises:
         NoNodeError: The root does not exist.
         ShellCommandError: ``-L`` is invalid, or some nodes may not be read. Readable nodes are counted.
     """
     root = shell.path(arguments.word(0, shell.directory or "/"))
-    depth = _levels(arguments, "1")
+    depth = _parse_depth(arguments, "1")
     sums: dict[str, list[int]] = {}
     forbidden: set[str] = set()
     done = 0
@@ -218,7 +224,7 @@ async def du(shell: Shell, arguments: Parsed) -> None:
                     if isinstance(stat, NoAuthError):
                         forbidden.add(path)
                     elif isinstance(stat, r.Stat):
-                        _add(sums, root, path, depth, stat.dataLength)
+                        _add_to_sums(sums, root, path, depth, stat.dataLength)
                 done += len(part)
                 progress.show("nodes", done, 0)
     for path in sorted(sums):
@@ -228,8 +234,8 @@ async def du(shell: Shell, arguments: Parsed) -> None:
     raise_if_forbidden(forbidden)
 
 
-def _add(sums: dict[str, list[int]], root: str, path: str, depth: int, size: int) -> None:
-    """Add a node to the sums of all nodes above it that are printed."""
+def _add_to_sums(sums: dict[str, list[int]], root: str, path: str, depth: int, size: int) -> None:
+    """Add a node to the sums of all printed subtrees that contain it, down to *depth* levels below *root*."""
     below = path[len(root.rstrip("/")) :].strip("/").split("/") if path != root else []
     above = root
     for name in ["", *below[:depth]]:
@@ -239,8 +245,8 @@ def _add(sums: dict[str, list[int]], root: str, path: str, depth: int, size: int
         entry[1] += 1
 
 
-def _levels(arguments: Parsed, default: str) -> int:
-    """Return the value of ``-L``.
+def _parse_depth(arguments: ParsedArguments, default: str) -> int:
+    """Return the number of levels that ``-L`` sets.
 
     Raises:
         ShellCommandError: The value is not a number.

@@ -12,14 +12,14 @@ from ....protocol.hexadecimal import hexadecimal
 from ....protocol.node_json import data_json
 from ..command import command
 from ..errors import ShellCommandError, ShellUsageError
-from ..flags import Flag, Parsed
-from ..nodes_text import shown_data
+from ..flags import Flag, ParsedArguments
+from ..nodes_text import format_data
 
 if TYPE_CHECKING:
     from ..shell import Shell
 
-MODES: Final = {"PERSISTENT": WatchKind.PERSISTENT, "PERSISTENT_RECURSIVE": WatchKind.RECURSIVE}
-SIGNS: Final = {
+WATCH_MODES: Final = {"PERSISTENT": WatchKind.PERSISTENT, "PERSISTENT_RECURSIVE": WatchKind.RECURSIVE}
+EVENT_SIGNS: Final = {
     EventType.NODE_CREATED: "+",
     EventType.NODE_DELETED: "-",
     EventType.NODE_DATA_CHANGED: "=",
@@ -35,14 +35,14 @@ SIGNS: Final = {
     least=1,
     paths=1,
 )
-async def add_watch(shell: Shell, arguments: Parsed) -> None:
-    """Set a persistent watch, which is recursive by default.
+async def add_watch(shell: Shell, arguments: ParsedArguments) -> None:
+    """Set a persistent watch on a node. By default, the watch is recursive.
 
     Raises:
         ShellUsageError: The mode is unknown.
         UnimplementedError: The server is older than 3.6.
     """
-    kind = MODES.get(arguments.flags.get("m", "PERSISTENT_RECURSIVE").upper())
+    kind = WATCH_MODES.get(arguments.flags.get("m", "PERSISTENT_RECURSIVE").upper())
     if kind is None:
         raise ShellUsageError
     path = shell.path(arguments.words[0])
@@ -63,7 +63,7 @@ async def add_watch(shell: Shell, arguments: Parsed) -> None:
     least=1,
     paths=1,
 )
-async def remove_watches(shell: Shell, arguments: Parsed) -> None:
+async def remove_watches(shell: Shell, arguments: ParsedArguments) -> None:
     """Remove the watches of this session on a node.
 
     Raises:
@@ -86,8 +86,8 @@ async def remove_watches(shell: Shell, arguments: Parsed) -> None:
 
 
 @command("printwatches", "on|off", "turn the printing of events on or off", offline=True)
-async def print_watches(shell: Shell, arguments: Parsed) -> None:
-    """Turn the printing of events on or off, or print whether it is on."""
+async def print_watches(shell: Shell, arguments: ParsedArguments) -> None:
+    """Turn the printing of events on or off. If no word is given, print whether events are printed."""
     if arguments.words:
         shell.shows_watches = arguments.words[0] == "on"
     text = "on" if shell.shows_watches else "off"
@@ -105,8 +105,8 @@ async def print_watches(shell: Shell, arguments: Parsed) -> None:
     ours=True,
     paths=1,
 )
-async def watch(shell: Shell, arguments: Parsed) -> None:
-    """Print the changes of a subtree as they happen, until Ctrl-C.
+async def watch(shell: Shell, arguments: ParsedArguments) -> None:
+    """Print the changes of a subtree as they happen, until Ctrl-C or after ``-n`` events.
 
     Raises:
         ShellCommandError: The number of events is invalid.
@@ -121,25 +121,25 @@ async def watch(shell: Shell, arguments: Parsed) -> None:
     left = int(text)
     async with shell.client.watch(path, recursive=True) as events:
         async for event in events:
-            await _follow(shell, event)
+            await _print_event(shell, event)
             left -= 1
             if left == 0:
                 return
 
 
-async def _follow(shell: Shell, event: Event) -> None:
+async def _print_event(shell: Shell, event: Event) -> None:
     """Print an event, and the current data of the node."""
     value = {
         "event": event.type.name.lower(),
         "path": event.path,
         "zxid": None if event.zxid is None else hexadecimal(event.zxid),
     }
-    text = f"{SIGNS.get(event.type, ' ')} {event.path}"
+    text = f"{EVENT_SIGNS.get(event.type, ' ')} {event.path}"
     if event.type in (EventType.NODE_CREATED, EventType.NODE_DATA_CHANGED):
         try:
             data, _ = await shell.client.get(event.path)
             value["data"] = None if data is None else data_json(data)  # type: ignore[assignment]
-            text += f" {shown_data(data)}"
+            text += f" {format_data(data)}"
         except (NoNodeError, NoAuthError):
-            pass  # the node was deleted again, or may not be read
+            pass  # the node may have been deleted, or is not readable
     shell.out.show(value, [text])

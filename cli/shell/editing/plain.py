@@ -1,4 +1,4 @@
-"""The line editor of readline, which is part of Python on most systems."""
+"""The line editor based on readline, which is part of Python on most systems."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from ...usage import is_dumb
+from ...usage import is_dumb_terminal
 from .. import words
 from ..texts import printable
 from .history import append_line, read_lines
 
 try:
     import readline
-except ImportError:  # Python was built without readline, so lines cannot be edited
+except ImportError:  # Python was built without readline: input() works, but without editing
     readline = None  # type: ignore[assignment]
 
 
 def _add_history(line: str) -> None:
     if readline is not None:
-        with suppress(UnicodeError):  # readline uses the encoding of the locale, which is ASCII for C
+        with suppress(UnicodeError):  # readline encodes for the locale, which may only support ASCII
             readline.add_history(line)
 
 
 class PlainEditor:
-    """Reads lines with ``input``.
+    """A line editor that uses ``input`` and readline.
 
     Args:
         complete: Function that returns the completions of the last word of a line.
@@ -46,11 +46,11 @@ class PlainEditor:
     def _completer(self, text: str, number: int) -> str | None:
         if number == 0 and readline is not None:
             matches = self._complete(readline.get_line_buffer()[: readline.get_endidx()])
-            self._matches = [match for match in matches if words.quote(match) == match]  # readline quotes nothing
+            self._matches = [match for match in matches if words.quote(match) == match]  # readline does not quote words
         return self._matches[number] if number < len(self._matches) else None
 
     def read(self, prompt: Callable[[], str]) -> str:
-        """Read a line."""
+        """Print the prompt, and return the next line. Add the line to the history."""
         self._prompt = prompt()
         try:
             line = input(self._prompt)
@@ -64,9 +64,9 @@ class PlainEditor:
         return line
 
     def write(self, text: str) -> None:
-        """Write text above the line, and redraw the line."""
+        """Write text above the line that is being typed, and redraw the line."""
         prompt = self._prompt
-        if prompt is None or readline is None or is_dumb():
+        if prompt is None or readline is None or is_dumb_terminal():
             sys.stdout.write(text)
         else:
             sys.stdout.write(f"\r\x1b[K{text.lstrip()}{prompt}{printable(readline.get_line_buffer())}")

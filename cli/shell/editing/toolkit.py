@@ -1,4 +1,4 @@
-"""The line editor of prompt_toolkit, which the extra ``shell`` installs."""
+"""The line editor based on prompt_toolkit, which the extra ``shell`` installs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Completer(Completer):
 
 
 class _History(History):
-    """The history file."""
+    """The history of prompt_toolkit, stored in the history file of the shell."""
 
     def load_history_strings(self) -> Iterable[str]:
         return reversed(read_lines())
@@ -43,7 +43,7 @@ class _History(History):
 
 
 class ToolkitEditor:
-    """Reads lines with prompt_toolkit, which redraws a changed prompt.
+    """A line editor that uses prompt_toolkit and redraws a changed prompt.
 
     Args:
         complete: Function that returns the completions of the last word of a line.
@@ -54,19 +54,19 @@ class ToolkitEditor:
         self._session: PromptSession[str] = PromptSession(
             history=_History(),
             completer=self._completer,
-            key_bindings=self._bindings(),
+            key_bindings=self._make_key_bindings(),
             complete_while_typing=False,
             auto_suggest=AutoSuggestFromHistory(),
             enable_history_search=True,
             enable_suspend=True,
         )
 
-    def _bindings(self) -> KeyBindings:
+    def _make_key_bindings(self) -> KeyBindings:
         bindings = KeyBindings()
 
         @bindings.add("tab")
         def complete(event: KeyPressEvent) -> None:
-            """Complete immediately, so that an Enter typed right after Tab finds the whole word."""
+            """Complete synchronously: an Enter right after Tab must submit the completed word."""
             buffer = event.current_buffer
             if buffer.complete_state is not None:
                 buffer.complete_next()
@@ -81,8 +81,8 @@ class ToolkitEditor:
         return bindings
 
     def read(self, prompt: Callable[[], str]) -> str:
-        """Read a line."""
-        line = self._typed_ahead()
+        """Return the next line, or several pasted lines, and add them to the history."""
+        line = self._pop_typed_line()
         if line is not None:
             print(f"{prompt()}{line}")
             self._session.history.append_string(line)
@@ -94,10 +94,10 @@ class ToolkitEditor:
             self._session.history.append_string(line)
         return text
 
-    def _typed_ahead(self) -> str | None:
-        """Return a line that was typed or pasted ahead; None if there is none.
+    def _pop_typed_line(self) -> str | None:
+        """Return a complete line that was typed or pasted ahead, or None if there is no such line.
 
-        Drawing a prompt for each of thousands of pasted lines would take minutes.
+        Such lines get no live prompt, because drawing thousands of prompts would take minutes.
         """
         keys = get_typeahead(self._session.app.input)
         end = next((place for place, press in enumerate(keys) if press.key == Keys.Enter), None)
@@ -108,7 +108,7 @@ class ToolkitEditor:
         return "".join(press.data for press in keys[:end])
 
     def write(self, text: str) -> None:
-        """Write text above the line; :func:`patch_stdout` redraws the line."""
+        """Write text above the line that is being typed, which :func:`patch_stdout` redraws."""
         sys.stdout.write(text)
         sys.stdout.flush()
 

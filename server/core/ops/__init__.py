@@ -1,7 +1,7 @@
 """The handlers of the operations, registered in the tables of :mod:`~zoolet.server.core.ops.dispatch`.
 
-A handler that rejects a request raises the error of the first check that fails. The order of the checks is part of the
-contract. It is the same as in the ZooKeeper method named under ``Source``, and ``tests/differential`` compares it.
+A handler that rejects a request raises the error of the first check that fails, so clients can see the order of the
+checks. The order is the same as in the ZooKeeper method named under ``Source``, and ``tests/differential`` compares it.
 """
 
 from . import multi, reads, reconfig, session_ops, straight, watch_ops, writes

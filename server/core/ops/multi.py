@@ -1,7 +1,7 @@
-"""Transactions: either all of their operations are applied, or none.
+"""The requests multi and multiRead. Either all operations of a multi are applied, or none.
 
-Each operation is performed before the next one is read, and sees the changes of all earlier operations. The first
-operation that fails rolls back the whole transaction.
+Each operation of a multi is performed before the next operation is read, and sees the changes of all earlier
+operations. The first operation that fails rolls back the whole transaction.
 
 ``make straight`` copies functions of this module into ``straight.py``, which serves clients. Run it after each change.
 
@@ -17,9 +17,9 @@ from ....protocol import multi as wire
 from ....protocol import records as r
 from ....protocol.acl import AclList
 from ....protocol.codec import Bool, Int, Record, combined_struct
-from ....protocol.enums import MODES, PLAIN_MODES, TTL_MODES, CreateMode
+from ....protocol.enums import CREATE_MODES, PLAIN_MODES, TTL_MODES, CreateMode
 from ....protocol.errors import BadArgumentsError, ErrorCode, MarshallingError, ZooKeeperError
-from ....protocol.operations import OPERATIONS, OpCode, ops_that_change
+from ....protocol.operations import OPERATIONS, OpCode, codes_by_change
 from ....protocol.quotas import STATS
 from ....protocol.txns import ErrorTxn
 from ..client_connection import ClientConnection
@@ -28,26 +28,28 @@ from ..journal import ERROR, Applied, MultiRecords
 from ..node import NodeOrLeaf
 from ..state import ServerState
 from . import writes
-from .dispatch import STRAIGHT_OPERATIONS, TABLE, WRITES, DispatchEntry, fields_of, reads
+from .dispatch import STRAIGHT_OPERATIONS, TABLE, WRITES, DispatchEntry, fields_getter, reads
 
 assert writes  # importing the module registers the operations of a transaction
 Span = tuple[bytes, int, int]
+"""The body of a request: the received bytes, and the positions of its start and its end."""
 _SHORT_MODES: Final = PLAIN_MODES - {CreateMode.CONTAINER}
 MAX_RECOUNTS: Final = 8
 """Maximum number of quota statistics that one multi may create. Each create counts all nodes below the quota."""
-_FLAGS: Final = 3  # the place of the flags among the fields of a create
+_FLAGS_INDEX: Final = 3  # the index of the flags among the fields of a create
 _HEADER_SIZE: Final = combined_struct(r.MultiHeader).size
-_header_at: Final = combined_struct(Int, Bool).unpack_from  # its last field has no meaning in a request
+_header_at: Final = combined_struct(Int, Bool).unpack_from  # without the last field, which has no meaning in a request
 
 
 def multi(state: ServerState, client: ClientConnection, buf: bytes, offset: int, end: int) -> bytes:
-    """Apply all operations or none. The error of a failed operation is in the results, and the error of the reply is 0.
+    """Apply all operations or none, and return the encoded results.
 
-    A request that fails as a whole also uses up its zxid, unless a create in it has a null ACL list (3.9).
+    If an operation fails, its error is in the results, and the error code of the reply is 0. A request that fails as a
+    whole also uses up its zxid, except for a null ACL list in a create in 3.9.
 
     Raises:
         MarshallingError: The request is malformed, or combines operations that must not be in one multi.
-        PartialResults: An operation has a null path, in 3.8.
+        PartialResultsError: An operation has a null path, in 3.8.
         BadArgumentsError: The request has too many operations, or creates too many nodes of quota statistics.
     """
     assert client.session is not None
@@ -94,18 +96,20 @@ def multi(state: ServerState, client: ClientConnection, buf: bytes, offset: int,
 def _fail(
     state: ServerState, client: ClientConnection, span: Span, offset: int, error: ZooKeeperError, results: list[bytes]
 ) -> MultiRecords:
-    """Replace *results*, after a rollback, by the results of all operations: OK, the error, and errors for the rest.
+    """Replace *results* with the results of a multi that was rolled back.
+
+    They are OK for each operation before the failed one, its error, and RUNTIME_INCONSISTENCY for each later operation.
 
     Args:
         state: The state of the server.
         client: The connection that sent the request.
-        span: The operations.
-        offset: Position of the failed operation in the request.
-        error: The error of that operation.
-        results: The results of the operations before it. They are replaced.
+        span: The body of the request.
+        offset: Position of the failed operation.
+        error: The error of the failed operation.
+        results: The results of the operations before the failed operation. They are replaced.
 
     Returns:
-        Error records for the journal: of the failed operation, and of the operations after it, which were not tried.
+        Error records for the journal, for the failed operation and for the later operations, which were not tried.
 
     Raises:
         MarshallingError: The request as a whole is malformed.
@@ -120,7 +124,7 @@ def _fail(
     state.failed += 1
     state.add_detail("")
     codes = [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * (left - 1)
-    encoded = {code: wire.error_result(code) for code in (ErrorCode.OK, *set(codes))}
+    encoded = {code: wire.encode_error_result(code) for code in (ErrorCode.OK, *set(codes))}
     results[:] = [encoded[ErrorCode.OK]] * done + [encoded[code] for code in codes]
     return [(ERROR, ErrorTxn(code)) for code in codes]
 
@@ -157,7 +161,7 @@ def needs_checked_create(state: ServerState, path: str | None, acl: AclList | No
 
 
 def _checked_create(state: ServerState, op: OpCode, fields: tuple[Any, ...]) -> tuple[OpCode, tuple[Any, ...]]:
-    """Check the rules for creates in a multi, and return the effective op code and fields.
+    """Check the rules for a create in a multi. Return its effective op code and fields.
 
     Raises:
         MarshallingError: The whole request fails. The caller uses :func:`_check_operations` to find the first fault,
@@ -166,7 +170,7 @@ def _checked_create(state: ServerState, op: OpCode, fields: tuple[Any, ...]) -> 
     path, _, acl, flags, *_ = fields
     compat = state.settings.compat
     if compat.multi_checks_flags_first and op != OpCode.CREATE_TTL and (acl is None or flags not in PLAIN_MODES):
-        raise _not_plain(path, flags)
+        raise _plain_create_error(path, flags)
     changes = state.quota.changes
     if path is not None and path.endswith(STATS) and changes is not None and changes.recounts >= MAX_RECOUNTS:
         raise MarshallingError(path, f"a transaction may create at most {MAX_RECOUNTS} nodes of quota statistics")
@@ -178,23 +182,27 @@ def _checked_create(state: ServerState, op: OpCode, fields: tuple[Any, ...]) -> 
 
 def encode_result(op: int, path: str, node: NodeOrLeaf) -> bytes:
     """Return the encoded result of one applied operation."""
-    return wire.result(OpCode.CREATE2 if op in _WITH_STAT else op, WRITES[op].reply(path, node))
+    return wire.encode_result(OpCode.CREATE2 if op in _RESULTS_WITH_STAT else op, WRITES[op].reply(path, node))
 
 
 def _check_operations(state: ServerState, client: ClientConnection, span: Span, offset: int, done: int) -> int:
-    """Check a failed multi for faults that make the whole request fail. Return the number of operations from the failed
-    one on. If there are several faults, the first one determines whether the request uses up a zxid.
+    """Check a failed multi for faults that make the whole request fail.
+
+    If there are several faults, the first fault determines whether the request uses up a zxid.
 
     Args:
         state: The state of the server.
         client: The connection that sent the request.
-        span: The operations.
-        offset: Position of the failed operation in the request.
-        done: Number of operations before the failed one. They are known to be well-formed.
+        span: The body of the request.
+        offset: Position of the failed operation.
+        done: Number of operations before the failed operation. They are known to be well-formed.
+
+    Returns:
+        The number of operations that remain, including the failed operation.
 
     Raises:
         MarshallingError: The request as a whole is malformed.
-        PartialResults: An operation has a null path, in 3.8.
+        PartialResultsError: An operation has a null path, in 3.8.
         BadArgumentsError: The request has too many operations, or creates too many nodes of quota statistics.
     """
     settings = state.settings
@@ -202,39 +210,38 @@ def _check_operations(state: ServerState, client: ClientConnection, span: Span, 
     try:
         operations = wire.read_operations(span[0], offset, span[2])
     except MarshallingError:
-        _check_as_a_whole(state, span)
+        _raise_first_fault(state, span)
         raise
     if done + len(operations) > settings.max_multi_operations:
-        raise _too_many(state, client, settings.max_multi_operations)
+        raise _limit_error(state, client, settings.max_multi_operations)
     recounts = 0
     for op, request in operations:
         path: str | None = request.path  # type: ignore[attr-defined] # each of these requests has a path
         if path is None:
-            _check_as_a_whole(state, span)
+            _raise_first_fault(state, span)
             if compat.null_path_in_multi_skips_zxid:
-                raise PartialResults(wire.END, "a path must not be null", skips_zxid=True)
+                raise PartialResultsError(wire.END, "a path must not be null", skips_zxid=True)
             raise MarshallingError(None, "a path must not be null")
         recounts += op in _CREATES and path.endswith(STATS)
         if compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
             if request.acl is None or request.flags not in PLAIN_MODES:
-                _check_as_a_whole(state, span)
+                _raise_first_fault(state, span)
     if recounts > MAX_RECOUNTS:
-        raise _too_many(state, client, MAX_RECOUNTS, "creates of quota statistics")
+        raise _limit_error(state, client, MAX_RECOUNTS, "creates of quota statistics")
     return len(operations)
 
 
-def _check_as_a_whole(state: ServerState, span: Span) -> None:
-    """Decode a faulty multi again, operation by operation, to find the first fault that makes the whole request
-    malformed. Return if none is found.
+def _raise_first_fault(state: ServerState, span: Span) -> None:
+    """Decode a faulty multi again, and raise the error for its first fault that makes the whole request malformed.
 
     Raises:
-        MarshallingError: Such a fault was found. For a null ACL list in a create, 3.9 does not use up a zxid.
+        MarshallingError: The request has such a fault. For a null ACL list in a create, 3.9 does not use up a zxid.
     """
     checks_flags = state.settings.compat.multi_checks_flags_first
     first_is_read: bool | None = None
     for _, request in wire.iter_operations(*span, wire.WRITES | wire.READS):
         if checks_flags and isinstance(request, r.CreateRequest):
-            _check_create_as_a_whole(state, request)
+            _reject_malformed_create(state, request)
         is_read = isinstance(request, r.GetDataRequest | r.GetChildrenRequest)
         if first_is_read is None:
             first_is_read = is_read
@@ -242,76 +249,79 @@ def _check_as_a_whole(state: ServerState, span: Span) -> None:
             raise MarshallingError(None, "a multi must not contain both reads and writes")
 
 
-def _check_create_as_a_whole(state: ServerState, request: r.CreateRequest) -> None:
-    """Reject the whole request if a create has unknown flags, flags that require a ttl, or a null ACL list. For a null
-    ACL list, give the zxid back.
+def _reject_malformed_create(state: ServerState, request: r.CreateRequest) -> None:
+    """Reject the whole request if a create has unknown flags, flags that require a ttl, or a null ACL list.
+
+    For a null ACL list, the zxid of the request can be used again.
 
     Raises:
         MarshallingError: The create has one of these faults.
 
     Source: MultiOperationRecord.deserialize of 3.9, which immediately constructs the operation from its flags and list.
     """
-    if request.flags not in MODES:
+    if request.flags not in CREATE_MODES:
         raise MarshallingError(request.path, f"unknown create flags {request.flags}")
     if request.acl is None:
-        state.zxid -= 1  # multi() has taken the zxid
+        state.zxid -= 1  # multi() has incremented it
         raise MarshallingError(request.path, "an ACL list must not be null")
     if request.flags in TTL_MODES:
         raise MarshallingError(request.path, f"create flags {request.flags} need a ttl")
 
 
-def _not_plain(path: str | None, flags: int) -> MarshallingError:
-    """Return the error for a create that is only allowed outside a multi."""
+def _plain_create_error(path: str | None, flags: int) -> MarshallingError:
+    """Return the error for a create with these flags, or with a null ACL list, which a multi must not contain."""
     if flags in PLAIN_MODES:
         return MarshallingError(path, "an ACL list must not be null in a multi")
     return MarshallingError(path, f"create flags {flags} are not allowed in a multi")
 
 
-def _too_many(
-    state: ServerState, client: ClientConnection, limit: int, what: str = "operations (zoolet.maxMultiOperations)"
+def _limit_error(
+    state: ServerState, client: ClientConnection, limit: int, items: str = "operations (zoolet.maxMultiOperations)"
 ) -> ZooKeeperError:
-    """Count and log a multi that exceeds a limit, and return its error. The limits exist because a multi cannot be
-    interrupted and would delay all other requests. The error is not ThrottledOpError, because clients retry after that.
+    """Count and log a multi that exceeds a limit, and return the error to raise.
+
+    The limits exist because a multi cannot be interrupted, and a long multi would delay all other requests. The error
+    is not ThrottledOpError, because clients would repeat the request.
     """
-    state.metrics.refuse("multi_operations")
-    state.warnings.warn("multi", "refusing a multi from %s with more than %d " + what, client.address, limit)
-    return BadArgumentsError(None, f"the multi has more than {limit} {what}")
+    state.metrics.count_refusal("multi_operations")
+    state.warnings.warn("multi", "refusing a multi from %s with more than %d " + items, client.address, limit)
+    return BadArgumentsError(None, f"the multi has more than {limit} {items}")
 
 
-_CREATES: Final = frozenset(map(OpCode, ops_that_change("create")))
+_CREATES: Final = frozenset(map(OpCode, codes_by_change("create")))
 _OPERATIONS: Final = {
-    int(op): (op, request, fields_of(op)) for op in wire.WRITES if (request := OPERATIONS[op].request) is not None
+    int(op): (op, request, fields_getter(op)) for op in wire.WRITES if (request := OPERATIONS[op].request) is not None
 }
 
 
 def _normalize_create(compat: Compat, op: OpCode, fields: tuple[Any, ...]) -> tuple[OpCode, tuple[Any, ...]]:
-    """Return the effective op code and fields of a create in a multi. They depend on its op code and on its flags.
+    """Return the effective op code and fields of a create in a multi, which depend on its op code and flags.
 
     Source: Op.create, Op.Create.getOpcode.
     """
     if op == OpCode.CREATE_TTL:
-        if fields[_FLAGS] in TTL_MODES:
+        if fields[_FLAGS_INDEX] in TTL_MODES:
             return op, fields
         op, fields = OpCode.CREATE, fields[:-1]
     elif not compat.multi_answers_create2:
         op = OpCode.CREATE
-    return (OpCode.CREATE_CONTAINER if fields[_FLAGS] == CreateMode.CONTAINER else op), fields
+    return (OpCode.CREATE_CONTAINER if fields[_FLAGS_INDEX] == CreateMode.CONTAINER else op), fields
 
 
-_WITH_STAT: Final = (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
+_RESULTS_WITH_STAT: Final = (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
 TABLE[OpCode.MULTI] = DispatchEntry(
     lambda buf, offset, end: (buf, offset, end), lambda state, client, span: multi(state, client, *span), True
 )
 
 
-class PartialResults(MarshallingError):
-    """A multi or multiRead is malformed, and its reply contains results after the error.
+class PartialResultsError(MarshallingError):
+    """The error for a malformed multi or multiRead whose reply has an error code and also contains results.
 
     Args:
-        body: Encoded results of the operations before the malformed operation, or of none.
+        body: The encoded list of results: of the operations before the malformed operation, or an empty list.
         detail: Description of the fault.
-        skips_zxid: Whether the zxid of the reply is one below the request's own zxid, which no transaction uses. Until
-            the next write, replies to reads show the skipped zxid. In 3.8.0 they show the zxid before it.
+        skips_zxid: Whether the zxid of the reply is one below the zxid that the request used up, which no transaction
+            has. Until the next write, replies to reads show the used-up zxid. In 3.8.0 they show the zxid before it.
     """
 
     def __init__(self, body: bytes, detail: str, *, skips_zxid: bool = False) -> None:
@@ -320,14 +330,17 @@ class PartialResults(MarshallingError):
         self.skips_zxid = skips_zxid
 
 
-READS_ONLY: Final = "a multiRead may contain only reads, and no null paths"
+READS_ONLY_REASON: Final = "a multiRead may contain only reads, and no null paths"
 
 
 def _decode_reads(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, str | None]] | list[tuple[OpCode, Record]]:
     """Decode the operations of a multiRead: reads with their paths, or writes, which the handler rejects.
 
-    The type of the first operation determines which of the two is decoded. Its MultiHeader starts at *offset*: the op
-    code is in bytes 0 to 3 (below 256 if the first three are 0), ``done`` is in byte 4, and ``err`` is in bytes 5 to 8.
+    The first operation determines whether reads or writes are decoded. Its MultiHeader starts at *offset*: the op code
+    is in bytes 0 to 3 (below 256 if the first three are 0), ``done`` is in byte 4, and ``err`` is in bytes 5 to 8.
+
+    Raises:
+        MarshallingError: The operations cannot be decoded, or contain both reads and writes.
     """
     if (
         end - offset >= 9
@@ -339,7 +352,7 @@ def _decode_reads(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, str |
     return list(wire.iter_reads(buf, offset, end))
 
 
-def _refuse_writes(state: ServerState, operations: list[tuple[OpCode, Record]]) -> PartialResults:
+def _refuse_writes(state: ServerState, operations: list[tuple[OpCode, Record]]) -> PartialResultsError:
     """Return the error for a multiRead that consists of writes.
 
     Raises:
@@ -348,38 +361,38 @@ def _refuse_writes(state: ServerState, operations: list[tuple[OpCode, Record]]) 
     for _, request in operations:
         if state.settings.compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
             if request.flags not in PLAIN_MODES or request.acl is None:
-                raise _not_plain(request.path, request.flags)
-    return PartialResults(wire.END, READS_ONLY)
+                raise _plain_create_error(request.path, request.flags)
+    return PartialResultsError(wire.END, READS_ONLY_REASON)
 
 
 @reads(OpCode.MULTI_READ, decode=_decode_reads, costly=True)
 def multi_read(state: ServerState, client: ClientConnection, operations: list[tuple[OpCode, Any]]) -> bytes:
-    """Execute several reads. Each succeeds or fails separately, and none sets a watch.
+    """Execute several reads, and return the encoded results. Each read succeeds or fails separately. No watch is set.
 
     Raises:
-        PartialResults: A path is null, or the operations are writes.
+        PartialResultsError: A path is null, or the operations are writes.
         MarshallingError: A create among the writes has invalid flags or a null ACL list, in 3.9.
         BadArgumentsError: The request has more than ``max_multi_operations`` reads, or the results have more than
-            ``max_multi_read`` bytes. They are limited because a short request can name a large node many times.
+            ``max_multi_read`` bytes. The results are limited because a short request can name a large node many times.
     """
     settings = state.settings
     if len(operations) > settings.max_multi_operations:
-        raise _too_many(state, client, settings.max_multi_operations)
+        raise _limit_error(state, client, settings.max_multi_operations)
     if operations and operations[0][0] in wire.WRITES:
         raise _refuse_writes(state, operations)
     results: list[bytes] = []
     bytes_left = settings.max_multi_read
     for op, path in operations:
         if path is None:
-            raise PartialResults(b"".join(results) + wire.END, READS_ONLY)
+            raise PartialResultsError(b"".join(results) + wire.END, READS_ONLY_REASON)
         request = r.GetDataRequest(path, False) if op == OpCode.GET_DATA else r.GetChildrenRequest(path, False)
         try:
-            results.append(wire.result(op, TABLE[op].handle(state, client, request)))
+            results.append(wire.encode_result(op, TABLE[op].handle(state, client, request)))
         except ZooKeeperError as error:
-            results.append(wire.error_result(error.code))
+            results.append(wire.encode_error_result(error.code))
         bytes_left -= len(results[-1])
         if bytes_left < 0:
-            state.metrics.refuse("multi_read")
+            state.metrics.count_refusal("multi_read")
             state.warnings.warn(
                 "multi_read",
                 "refusing a multiRead from %s with more than %d bytes of results (zoolet.maxMultiReadBytes)",

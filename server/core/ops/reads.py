@@ -20,11 +20,12 @@ from ..watches import CHILD, DATA, STANDARD
 from .dispatch import reads
 
 NO_NAMES = put_strs([])
+"""The encoded list of names of a node without children."""
 
 
 @reads(OpCode.GET_DATA)
 def get_data(state: ServerState, client: ClientConnection, request: r.GetDataRequest) -> bytes:
-    """Return the data and the Stat of a node. The watch is set only if the node exists and may be read.
+    """Return the data and the Stat of a node. Set the requested watch only if the node exists and may be read.
 
     Raises:
         NoNodeError: The node does not exist, or the path is invalid.
@@ -42,7 +43,7 @@ def get_data(state: ServerState, client: ClientConnection, request: r.GetDataReq
 
 @reads(OpCode.EXISTS)
 def exists(state: ServerState, client: ClientConnection, request: r.ExistsRequest) -> bytes:
-    """Return the Stat of a node. The watch is set even if the node does not exist.
+    """Return the Stat of a node. Set the requested watch even if the node does not exist.
 
     Raises:
         BadArgumentsError: The path contains a NUL.
@@ -62,8 +63,8 @@ def exists(state: ServerState, client: ClientConnection, request: r.ExistsReques
     return node.encoding or node.stat()
 
 
-def children_of(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> tuple[bytes, Node]:
-    """Set the watch of a request for children. Return the encoded names of the node's children, and the node.
+def list_children(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> tuple[bytes, Node]:
+    """Return the encoded names of a node's children, and the node. Set the requested watch.
 
     Raises:
         NoNodeError: The node does not exist, or the path is invalid.
@@ -81,15 +82,23 @@ def children_of(state: ServerState, client: ClientConnection, request: r.GetChil
 
 @reads(OpCode.GET_CHILDREN)
 def get_children(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
-    """Return the names of a node's children. Watches and errors are as for :func:`children_of`."""
-    names, _ = children_of(state, client, request)
+    """Return the names of a node's children, and set the requested watch.
+
+    Raises:
+        ZooKeeperError: See :func:`list_children`.
+    """
+    names, _ = list_children(state, client, request)
     return names
 
 
 @reads(OpCode.GET_CHILDREN2)
 def get_children2(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
-    """Return the names of a node's children and its Stat. Watches and errors are as for :func:`children_of`."""
-    names, node = children_of(state, client, request)
+    """Return the names of a node's children and its Stat, and set the requested watch.
+
+    Raises:
+        ZooKeeperError: See :func:`list_children`.
+    """
+    names, node = list_children(state, client, request)
     return names + (node.encoding or node.stat())
 
 
@@ -112,7 +121,7 @@ def get_all_children_number(
 
 @reads(OpCode.GET_ACL, costly=True)
 def get_acl(state: ServerState, client: ClientConnection, request: r.GetACLRequest) -> bytes:
-    """Return the ACL list and the Stat. Digests are masked unless the client has ADMIN permission.
+    """Return the ACL list and the Stat of a node. Password hashes are masked unless the client has ADMIN permission.
 
     Raises:
         NoNodeError: The node does not exist, or the path is invalid.
@@ -128,8 +137,9 @@ def get_acl(state: ServerState, client: ClientConnection, request: r.GetACLReque
 
 @reads(OpCode.GET_EPHEMERALS, costly=True)
 def get_ephemerals(state: ServerState, client: ClientConnection, request: r.GetEphemeralsRequest) -> bytes:
-    """Return the paths of the session's ephemeral nodes that start with a prefix. The prefix is compared as text, not
-    by path parts. A null or blank prefix, and ``/``, match all paths.
+    """Return the paths of the session's ephemeral nodes that start with a prefix.
+
+    The prefix is compared as text, not by path parts. A null or blank prefix, and ``/``, match all paths.
     """
     assert client.session is not None
     owned = state.tree.ephemerals.get(client.session.id)
@@ -141,13 +151,13 @@ def get_ephemerals(state: ServerState, client: ClientConnection, request: r.GetE
 
 @reads(OpCode.SYNC)
 def sync(state: ServerState, client: ClientConnection, request: r.SyncRequest) -> bytes:
-    """Return the path, because a single server has already applied all earlier requests."""
+    """Return the path without waiting, because a single server has already applied all earlier requests."""
     return put_str(request.path)
 
 
 @reads(OpCode.WHO_AM_I, costly=True)
 def who_am_i(state: ServerState, client: ClientConnection, request: r.EmptyRequest) -> bytes:
-    """Return the connection's identities. A digest identity is reduced to its user name.
+    """Return the connection's identities. For a digest identity, return only the user name.
 
     Source: AuthUtil.getClientInfos.
     """

@@ -14,19 +14,19 @@ from ....protocol import multi as wire
 from ....protocol import records as r
 from ....protocol.codec import Int, combined_struct, ensure_compiled
 from ....protocol.enums import SEQUENTIAL_MODES
-from ....protocol.operations import OPERATIONS, OpCode, ops_that_change
+from ....protocol.operations import OPERATIONS, OpCode, codes_by_change
 from ....protocol.paths import CONFIG
 from ..journal import Change, RequestBatch, Transaction
 from .dispatch import WRITES
 
 _HEAD: Final = combined_struct(Int, r.RequestHeader)
 _MULTI: Final = int(OpCode.MULTI)
-_CREATES: Final = ops_that_change("create")
-_WITH_DATA: Final = _CREATES | {OpCode.SET_DATA}
+_CREATES: Final = codes_by_change("create")
+_OPERATIONS_WITH_DATA: Final = _CREATES | {OpCode.SET_DATA}
 
 
 def transactions(requests: RequestBatch) -> Iterator[Transaction]:
-    """Yield the transactions of successful requests."""
+    """Decode a batch of successful requests, and yield its transactions. Reads are skipped."""
     buf, session_id, time, zxid, details = requests
     texts: dict[int, list[str]] = {}
     for of, text in details:
@@ -45,7 +45,7 @@ def transactions(requests: RequestBatch) -> Iterator[Transaction]:
             continue
         zxid += 1
         found = texts.get(zxid, ())
-        if operations and (not found or found[-1]):  # otherwise it is a multi that is empty or has failed
+        if operations and (not found or found[-1]):  # skip an empty multi, and a failed one, whose last detail is empty
             left = iter(found)
             yield session_id, xid, zxid, time, op, [_change(code, request, left) for code, request in operations]
 
@@ -56,5 +56,5 @@ def _change(op: int, request: Any, texts: Iterator[str]) -> Change:
     path: str = request.path
     if op in _CREATES and request.flags in SEQUENTIAL_MODES:
         path = next(texts)
-    data = request.data if op in _WITH_DATA else None
+    data = request.data if op in _OPERATIONS_WITH_DATA else None
     return op, path, -1 if data is None else len(data)

@@ -1,8 +1,8 @@
 """Reconfiguration, as far as a single server can support it.
 
-With ``reconfigEnabled`` a server answers like the only voter of an ensemble: observers can be added and removed,
-``/zookeeper/config`` lists the members, and a change that needs a second voter is rejected. It has no other effect, and
-no other server is ever contacted.
+With ``reconfigEnabled``, a server answers like the only voter of an ensemble: clients can add and remove observers,
+``/zookeeper/config`` lists the members, and a change that needs a second voter is rejected. A reconfiguration has no
+other effect, and the server contacts no other server.
 
 Source: PrepRequestProcessor.pRequest2Txn (case reconfig), QuorumPeer.QuorumServer, QuorumMaj.toString.
 """
@@ -40,7 +40,7 @@ def reconfig(
     new_members: str | None,
     expected: int,
 ) -> Outcome:
-    """Change the members. The checks are in the order of the errors below, with the permission last.
+    """Change the members that ``/zookeeper/config`` lists. The checks are in the order of the errors below.
 
     Args:
         state: The state of the server.
@@ -67,7 +67,7 @@ def reconfig(
         raise BadVersionError(CONFIG, f"expected configuration {expected:x}, found {version:x}")
     before = voter_numbers(members)
     if new_members is not None:
-        members = dict(_member(line) for line in re.split("[,\n]", new_members) if line.strip())
+        members = dict(_parse_member(line) for line in re.split("[,\n]", new_members) if line.strip())
     else:
         members = _change_members(members, joining, leaving)
     voters, least = voter_numbers(members), min(len(before), 2)
@@ -86,13 +86,13 @@ def reconfig(
 
 def _change_members(members: Members, joining: str | None, leaving: str | None) -> Members:
     members = dict(members)
-    for number in _parts(leaving):
+    for number in _split_list(leaving):
         if not re.fullmatch("[0-9]{1,18}", number):
             raise MarshallingError(CONFIG, f"invalid server number {number!r}")
         members.pop(int(number), None)
     owners = {spec: number_ for number_, spec in members.items()}
-    for line in _parts(joining):
-        number_, spec = _member(line)
+    for line in _split_list(joining):
+        number_, spec = _parse_member(line)
         if owners.setdefault(spec, number_) != number_:
             raise BadArgumentsError(CONFIG, f"the addresses of {line!r} belong to a different server")
         if (before := members.get(number_)) is not None and before != spec:
@@ -101,15 +101,15 @@ def _change_members(members: Members, joining: str | None, leaving: str | None) 
     return members
 
 
-def _parts(text: str | None) -> list[str]:
+def _split_list(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _member(line: str) -> tuple[int, str]:
+def _parse_member(line: str) -> tuple[int, str]:
     """Parse ``server.N=host:port:port[:role];[host:]port``.
 
     Raises:
-        BadArgumentsError: The line is not of that form.
+        BadArgumentsError: The line does not have this form.
     """
     name, _, spec = line.partition("=")
     number = re.fullmatch(r"(?:.*\.)?(\d{1,18})", name.strip())

@@ -1,5 +1,6 @@
-"""Apply a transaction that a different engine has prepared, and answer its request. Members of an ensemble apply the
-proposals of their leader in this way.
+"""The replay of transactions that a different engine has prepared, with the replies to their requests.
+
+Members of an ensemble apply the proposals of their leader in this way.
 
 Source: FinalRequestProcessor.processRequest, DataTree.processTxn.
 """
@@ -18,10 +19,10 @@ __all__ = ["ERROR", "Applied", "replay"]
 
 
 def replay(state: ServerState, entry: Applied) -> tuple[int, bytes]:
-    """Apply a transaction at its own zxid and time. No check is made, because the transaction has passed its checks.
+    """Apply a transaction at its own zxid and time, without checks, because it has passed them in a different engine.
 
     Args:
-        state: The state after exactly the earlier transactions.
+        state: The state after all earlier transactions, and no others.
         entry: The transaction.
 
     Returns:
@@ -35,7 +36,7 @@ def replay(state: ServerState, entry: Applied) -> tuple[int, bytes]:
         if kind == OpCode.MULTI:
             return ErrorCode.OK, _replay_multi(state, record, session_id)  # type: ignore[arg-type]
         if kind == OpCode.CREATE_SESSION and session_id in state.sessions.alive:
-            return ErrorCode.OK, b""  # the client connected before the transaction arrived
+            return ErrorCode.OK, b""  # the session was already opened when the client connected
         outcome = APPLIES[type(record)](state, record, session_id)  # type: ignore[index] # the record is not a multi
         write = WRITES.get(kind)
         return ErrorCode.OK, write.reply(record.path, outcome) if write is not None else b""  # type: ignore[union-attr]
@@ -49,7 +50,7 @@ def _replay_multi(state: ServerState, parts: MultiRecords, session_id: int) -> b
     state.begin()
     for op, txn in parts:
         if has_failed:
-            results.append(wire.error_result(txn.err if op == ERROR else ErrorCode.OK))  # type: ignore[attr-defined]
+            results.append(wire.encode_error_result(txn.err if op == ERROR else ErrorCode.OK))  # type: ignore[attr-defined]
         else:
             outcome = APPLIES[type(txn)](state, txn, session_id)
             results.append(encode_result(op, txn.path, outcome))  # type: ignore[attr-defined]

@@ -28,7 +28,7 @@ from ....protocol.errors import (
     ZooKeeperError,
 )
 from ....protocol.operations import OpCode
-from ....protocol.paths import QUOTA, ROOT, _DOTS, _FORBIDDEN
+from ....protocol.paths import QUOTA, ROOT, _FORBIDDEN, _RESERVED_NAMES
 from ....protocol.quotas import STATS
 from ....protocol.records import ExistsRequest, GetChildrenRequest, GetDataRequest
 from ....protocol.txns import CheckVersionTxn, CreateTxn, DeleteTxn, SetDataTxn
@@ -39,10 +39,10 @@ from ..node import (
     Node,
     _STAT,
     _TTL_OWNER,
+    encode_stat,
     int32,
     is_session,
     pack_leaf,
-    stat_of,
     unpacked,
 )
 from .dispatch import STRAIGHT_OPERATIONS, STRAIGHT_REQUESTS
@@ -115,7 +115,7 @@ def create(state, client, buf, offset, end, results=None):
     above_4, slash_4, name_4 = path_4.rpartition("/")
     if not slash_4 or "\x00" in path_4:
         raise BadArgumentsError(path_4)
-    to_store_4 = OPEN_ACL_UNSAFE if acl_3 is OPEN_ACL_UNSAFE else state.acls.normalized(acl_3, client, path_4)
+    to_store_4 = OPEN_ACL_UNSAFE if acl_3 is OPEN_ACL_UNSAFE else state.acls.normalize(acl_3, client, path_4)
     parent_4 = state.tree.path_cache.get(above_4) or state.tree.find(above_4)
     if parent_4.acl:
         state.acls.check(parent_4.acl, client, Perm.CREATE, path_4)
@@ -127,7 +127,9 @@ def create(state, client, buf, offset, end, results=None):
         if state.on_requests is not None:
             state.details.append((state.zxid, path_4))
     if above_4 == ROOT or not (
-        name_4.isprintable() and name_4 not in _DOTS if name_4.isascii() else re.search(_FORBIDDEN, name_4) is None
+        name_4.isprintable() and name_4 not in _RESERVED_NAMES
+        if name_4.isascii()
+        else re.search(_FORBIDDEN, name_4) is None
     ):
         if path_4 == "/":
             raise NodeExistsError(path_4)
@@ -412,7 +414,7 @@ def create2(state, client, buf, offset, end, results=None):
     above_3, slash_3, name_3 = path_3.rpartition("/")
     if not slash_3 or "\x00" in path_3:
         raise BadArgumentsError(path_3)
-    to_store_3 = OPEN_ACL_UNSAFE if acl_2 is OPEN_ACL_UNSAFE else state.acls.normalized(acl_2, client, path_3)
+    to_store_3 = OPEN_ACL_UNSAFE if acl_2 is OPEN_ACL_UNSAFE else state.acls.normalize(acl_2, client, path_3)
     parent_3 = state.tree.path_cache.get(above_3) or state.tree.find(above_3)
     if parent_3.acl:
         state.acls.check(parent_3.acl, client, Perm.CREATE, path_3)
@@ -424,7 +426,9 @@ def create2(state, client, buf, offset, end, results=None):
         if state.on_requests is not None:
             state.details.append((state.zxid, path_3))
     if above_3 == ROOT or not (
-        name_3.isprintable() and name_3 not in _DOTS if name_3.isascii() else re.search(_FORBIDDEN, name_3) is None
+        name_3.isprintable() and name_3 not in _RESERVED_NAMES
+        if name_3.isascii()
+        else re.search(_FORBIDDEN, name_3) is None
     ):
         if path_3 == "/":
             raise NodeExistsError(path_3)
@@ -476,7 +480,7 @@ def create2(state, client, buf, offset, end, results=None):
     if state.record is not None:
         log(state, client, 15, CreateTxn(path_3, data, to_store_3, is_ephemeral_2, parent_3.creates))
     raw_10 = path_3.encode()
-    rest_1 = stat_of(node_8)
+    rest_1 = encode_stat(node_8)
     return b"".join(
         (pack_iiqii(20 + len(raw_10) + len(rest_1), client.last_xid, state.zxid, 0, len(raw_10)), raw_10, rest_1)
     )

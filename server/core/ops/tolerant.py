@@ -1,8 +1,8 @@
-"""Apply a transaction to a tree that may contain some of its effects.
+"""The tolerant replay of transactions on a tree that may already contain some of their effects.
 
-A snapshot that was written while its tree changed is *fuzzy*: it may contain effects of transactions that are later
-than its zxid. So only the missing effects of each later transaction are applied: an existing node is not created again,
-and counters only grow.
+A snapshot that was written while its tree changed is *fuzzy*: it may contain effects of transactions after its zxid. So
+only the missing effects of these transactions are applied: an existing node is not created again, and counters never
+decrease.
 
 Source: DataTree.processTxn.
 """
@@ -20,11 +20,12 @@ from ..tree import RESERVED
 
 
 def apply_tolerantly(engine: Engine, zxid: int, time: int, session_id: int, changes: Iterable[Record]) -> None:
-    """Apply those effects of a transaction that the tree does not contain yet. A change of a missing node, and a create
-    without a parent, are skipped.
+    """Apply those effects of a transaction that the tree does not contain yet.
+
+    A change of a node that does not exist is skipped, and so is a create below a parent that does not exist.
 
     Args:
-        engine: The engine.
+        engine: The engine whose tree and sessions are changed.
         zxid: The zxid of the transaction.
         time: The time of the transaction in milliseconds since the epoch.
         session_id: The session that made the request.

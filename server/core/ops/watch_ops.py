@@ -21,17 +21,19 @@ from ..watches import CHILD, DATA, NULL_PATH, PERSISTENT, RECURSIVE, STANDARD
 from .dispatch import Decode, UnfinishedError, reads
 
 WATCHES_PER_STEP: Final = 256
-"""Number of paths of a setWatches that are checked or watched between two reads of the clock. They take less than a
+"""Number of paths of a setWatches that are checked or watched between two reads of the clock. This takes less than a
 millisecond.
 """
 UndecodedSetWatches = tuple[int, bytes, int, int]
-"""A setWatches that is read later: the number of its lists, the bytes, and the offsets of its start and end."""
+"""A setWatches request whose paths are decoded later: the number of its lists, the received bytes, and the positions of
+its start and its end.
+"""
 _ZXID: Final = combined_struct(Long)
 
 
 @reads(OpCode.ADD_WATCH, costly=True)
 def add_watch(state: ServerState, client: ClientConnection, request: r.AddWatchRequest) -> bytes:
-    """Set a persistent watch. The node need not exist, and the path need not be valid.
+    """Set a persistent or recursive watch. The node need not exist, and the path need not be valid.
 
     Raises:
         MarshallingError: The mode is unknown.
@@ -59,7 +61,7 @@ def _path_or_null(path: str | None) -> str:
 
 @reads(OpCode.CHECK_WATCHES)
 def check_watches(state: ServerState, client: ClientConnection, request: r.CheckWatchesRequest) -> bytes:
-    """Succeed if the connection has a watch of this type on exactly this path.
+    """Check that the connection has a watch of the requested type on exactly the requested path.
 
     Raises:
         NoWatcherError: The connection has no such watch.
@@ -76,7 +78,7 @@ def check_watches(state: ServerState, client: ClientConnection, request: r.Check
 
 @reads(OpCode.REMOVE_WATCHES)
 def remove_watches(state: ServerState, client: ClientConnection, request: r.RemoveWatchesRequest) -> bytes:
-    """Remove the connection's watches of this type on exactly this path. No event is sent.
+    """Remove the connection's watches of the requested type on exactly the requested path. No event is sent.
 
     Raises:
         NoWatcherError: The connection has no such watch.
@@ -89,37 +91,39 @@ def remove_watches(state: ServerState, client: ClientConnection, request: r.Remo
     return b""
 
 
-def _unread(lists: int) -> Decode:
+def _keep_undecoded(lists: int) -> Decode:
     return lambda buf, offset, end: (lists, buf, offset, end)
 
 
-@reads(OpCode.SET_WATCHES, decode=_unread(3), costly=True)
-@reads(OpCode.SET_WATCHES2, decode=_unread(5), costly=True)
+@reads(OpCode.SET_WATCHES, decode=_keep_undecoded(3), costly=True)
+@reads(OpCode.SET_WATCHES2, decode=_keep_undecoded(5), costly=True)
 def set_watches(state: ServerState, client: ClientConnection, request: UndecodedSetWatches) -> bytes:
-    """Restore the watches of an earlier connection. Those that missed a change since ``relativeZxid`` fire immediately.
+    """Restore the watches of an earlier connection.
 
-    As in ZooKeeper, a null list or a null path makes the request fail after the paths before it have been processed.
-    An exception is a null path in the lists of persistent watches: it becomes a watch that never fires.
+    Watches that missed a change since ``relativeZxid`` fire immediately.
 
-    Clients ignore the error in the reply, but notice a closed connection. So exceeding a limit closes the connection.
+    As in ZooKeeper, a null list or a null path makes the request fail, but only after all earlier paths were processed.
+    A null path in the lists of persistent watches does not fail: it becomes a watch that never fires.
+
+    Clients ignore the error in the reply, so the connection is closed if a limit is exceeded.
 
     Raises:
         MarshallingError: The request is malformed, or contains a null as described above.
         ThrottledOpError: The request has more than ``max_set_watches`` watches, or would exceed a limit on watches.
         BadArgumentsError: The path of a recursive watch has more than ``MAX_LEVELS`` levels.
-        UnfinishedError: The request sets at least half of :data:`WATCHES_PER_STEP` watches, or any watches while
-            watches of lost connections are being removed. The client misses no change between two steps: a change fires
-            the watches that are already set, and the later steps find it.
+        UnfinishedError: The request takes more than one step: it has at least half of :data:`WATCHES_PER_STEP` paths,
+            or any paths while watches of lost connections are being removed. The client misses no change between two
+            steps, because a change fires the watches that are already set, and later steps notice it.
     """
-    steps = _in_larger_steps(state, _close_on_error(state, client, _rewatch_all(state, client, request)))
+    steps = _merge_steps(state, _close_on_error(state, client, _rewatch_all(state, client, request)))
     for _ in steps:
         raise UnfinishedError(steps)
     return b""
 
 
-def _in_larger_steps(state: ServerState, steps: Iterator[None]) -> Iterator[None]:
+def _merge_steps(state: ServerState, steps: Iterator[None]) -> Iterator[None]:
     for done, _ in enumerate(steps, 1):
-        # Each watch may have to remove watches of lost connections, which takes 0.2 ms.
+        # To make room for each new watch, watches of lost connections may be removed, which takes 0.2 ms.
         if not done % WATCHES_PER_STEP or state.watches.unswept:
             yield
 
@@ -135,13 +139,13 @@ def _close_on_error(state: ServerState, client: ClientConnection, steps: Iterato
 def _rewatch_all(state: ServerState, client: ClientConnection, request: UndecodedSetWatches) -> Iterator[None]:
     """Set the watches of a request, and yield after each path that was checked or watched.
 
-    The paths are not decoded together, because a list of them would be long, and each collection of the garbage
-    collector would traverse the lists of all connections.
+    The paths are decoded one at a time. Lists of all paths could be long, and each garbage collection would traverse
+    the lists of all connections.
     """
-    lists = yield from _lists(request)
+    lists = yield from _check_lists(request)
     if sum(count for _, count in lists if count > 0) > state.settings.max_set_watches:
         limit = state.settings.max_set_watches
-        state.metrics.refuse("set_watches")
+        state.metrics.count_refusal("set_watches")
         state.warnings.warn(
             "set_watches",
             "closing %s: more than %d watches in one setWatches (zoolet.maxSetWatches)",
@@ -151,17 +155,17 @@ def _rewatch_all(state: ServerState, client: ClientConnection, request: Undecode
         raise ThrottledOpError(None, f"more than {limit} watches in one request")
     _, buf, offset, end = request
     (since,) = _ZXID.unpack_from(buf, offset)
-    data, exist, child, *persistent = (_paths(buf, start, end, count) for start, count in lists)
-    for path in _without_null(data):
+    data, exist, child, *persistent = (_decode_paths(buf, start, end, count) for start, count in lists)
+    for path in _reject_null_paths(data):
         _rewatch(state, client, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
         yield
-    for path in _without_null(exist):
+    for path in _reject_null_paths(exist):
         if state.tree.get(path) is None:
             state.watches.add(client, DATA, path, STANDARD)
         else:
             state.watches.notify(client, path, EventType.NODE_CREATED)
         yield
-    for path in _without_null(child):
+    for path in _reject_null_paths(child):
         _rewatch(state, client, CHILD, path, lambda node: node.pzxid > since, EventType.NODE_CHILDREN_CHANGED)
         yield
     if persistent:
@@ -173,12 +177,13 @@ def _rewatch_all(state: ServerState, client: ClientConnection, request: Undecode
             state.watches.add(client, DATA, path, RECURSIVE)
             if not state.settings.compat.watch_modes_coexist:
                 state.watches.add(client, CHILD, path, RECURSIVE)
-            yield from repeat(None, 1 + path.count("/") // 4)  # the index takes a microsecond for each level
+            yield from repeat(None, 1 + path.count("/") // 4)  # indexing the path takes a microsecond per level
 
 
-def _lists(request: UndecodedSetWatches) -> Generator[None, None, list[tuple[int, int]]]:
-    """Check that a request is well-formed, and yield after each path. Return the offset of the first path and the
-    number of paths (-1 for null) of each list.
+def _check_lists(request: UndecodedSetWatches) -> Generator[None, None, list[tuple[int, int]]]:
+    """Check that a request is well-formed, and yield after each path.
+
+    Return the position of the first path and the number of paths (-1 for null) of each list.
 
     Raises:
         MarshallingError: The request is truncated, or a length is invalid.
@@ -196,7 +201,7 @@ def _lists(request: UndecodedSetWatches) -> Generator[None, None, list[tuple[int
     return found
 
 
-def _paths(buf: bytes, offset: int, end: int, count: int) -> Iterator[str | None]:
+def _decode_paths(buf: bytes, offset: int, end: int, count: int) -> Iterator[str | None]:
     if count < 0:
         raise MarshallingError(None, "a list of watches is null")
     for _ in range(count):
@@ -204,7 +209,7 @@ def _paths(buf: bytes, offset: int, end: int, count: int) -> Iterator[str | None
         yield path
 
 
-def _without_null(paths: Iterator[str | None]) -> Iterator[str]:
+def _reject_null_paths(paths: Iterator[str | None]) -> Iterator[str]:
     for path in paths:
         if path is None:
             raise MarshallingError(None, "a path must not be null")

@@ -1,6 +1,6 @@
-"""The writes create, delete, setData, setACL and check, and the functions that apply their transaction records.
+"""The writes create, delete, setData and setACL, the check of a version, and the functions that apply their records.
 
-The order of the checks decides which error a client receives. It is the same as in ZooKeeper.
+The order of the checks determines the error that a client receives. The order is the same as in ZooKeeper.
 
 ``make straight`` copies functions of this module into ``straight.py``, which serves clients. Run it after each change.
 
@@ -16,9 +16,9 @@ from ....protocol.acl import OPEN_ACL_UNSAFE, AclList
 from ....protocol.codec import Record
 from ....protocol.enums import (
     ANY_VERSION,
+    CREATE_MODES,
     EPHEMERAL,
     MAX_TTL,
-    MODES,
     PLAIN_MODES,
     SEQUENTIAL,
     TTL_MODES,
@@ -56,7 +56,7 @@ AnyCreateTxn = CreateTxn | CreateContainerTxn | CreateTTLTxn
 
 
 def log(state: ServerState, client: ClientConnection, op: int, txn: Record) -> None:
-    """Pass the record of a transaction to ``state.record``. The caller must check that it is not None."""
+    """Pass the record of a transaction to ``state.record``, which must not be None."""
     assert state.record is not None
     state.record((client.session_id, client.last_xid, state.zxid, state.now, op, txn))
 
@@ -100,7 +100,7 @@ def create_container(
     acl: AclList | None,
     flags: int,
 ) -> Outcome:
-    """Create a container. Only the sequence flag has an effect.
+    """Create a container. The only flag with an effect is the sequential bit.
 
     Raises:
         ZooKeeperError: The flags are rejected by :func:`refuse_flags`, or a check of :func:`check_create` failed.
@@ -133,7 +133,7 @@ def create_ttl(
         UnimplementedError: The flags are a TTL mode, and TTL nodes are disabled.
         ZooKeeperError: A check of :func:`check_create` failed.
     """
-    if flags not in MODES:
+    if flags not in CREATE_MODES:
         raise BadArgumentsError(path, f"unknown create flags {flags}")
     if flags in TTL_MODES and not state.settings.extended_types:
         raise UnimplementedError(path, "TTL nodes are disabled (extendedTypesEnabled)")
@@ -147,7 +147,7 @@ def create_ttl(
 
 
 def refuse_flags(state: ServerState, path: str | None, flags: int) -> NoReturn:
-    """Raise the error for create flags that are unknown, or that require a ttl in a request without one.
+    """Raise the error for create flags that are unknown, or that require a ttl, which the request does not contain.
 
     Raises:
         BadArgumentsError: The flags are unknown, or the ttl is missing.
@@ -187,7 +187,7 @@ def check_create(
     above, slash, name = path.rpartition("/")
     if not slash or "\0" in path:
         raise BadArgumentsError(path)
-    to_store = OPEN_ACL_UNSAFE if acl is OPEN_ACL_UNSAFE else state.acls.normalized(acl, client, path)
+    to_store = OPEN_ACL_UNSAFE if acl is OPEN_ACL_UNSAFE else state.acls.normalize(acl, client, path)
     parent = state.tree.path_cache.get(above) or state.tree.find(above)
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.CREATE, path)
@@ -196,7 +196,7 @@ def check_create(
         path += suffix
         name += suffix
         state.add_detail(path)
-    if above == ROOT or not is_valid_name(name):  # the path starts with //
+    if above == ROOT or not is_valid_name(name):  # if above is the root, the path starts with //
         if path == "/":
             raise NodeExistsError(path)
         raise BadArgumentsError(path, paths.path_error(path) or "")
@@ -211,7 +211,7 @@ def check_create(
 
 @applies(CreateTxn, CreateContainerTxn, CreateTTLTxn)
 def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> NodeOrLeaf:
-    """Add the node of a transaction record to the tree, with its events."""
+    """Add the node of a transaction record to the tree, and fire the watches. Return the node or the packed leaf."""
     if isinstance(txn, CreateTxn):
         owner = session_id if txn.ephemeral else 0
     else:
@@ -223,7 +223,7 @@ def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> Node
 def add(
     state: ServerState, path: str, name: str, parent: Node, data: bytes | None, acl: AclList, owner: int
 ) -> NodeOrLeaf:
-    """Add a node to the tree, fire the watches on it and on its parent, and count it for the quotas."""
+    """Add a node to the tree, fire the watches on the node and its parent, and count the node for the quotas."""
     acl_key = 0 if acl is OPEN_ACL_UNSAFE else state.acls.intern(acl)
     node = state.tree.create(path, name, parent, data, acl_key, owner, state.zxid, state.now)
     watches = state.watches
@@ -247,7 +247,7 @@ def delete(state: ServerState, client: ClientConnection, op: int, path: str | No
         NoNodeError: The parent does not exist.
         NoAuthError: The client has no DELETE permission on the parent.
         NoNodeError: The node does not exist.
-        BadVersionError: The version of the node is a different one.
+        BadVersionError: The node has a different version.
         NotEmptyError: The node has children.
     """
     if path is None:
@@ -259,7 +259,7 @@ def delete(state: ServerState, client: ClientConnection, op: int, path: str | No
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.DELETE, path)
     node = parent.children.get(name) if parent.children else None
-    if node is None or above == ROOT:  # the path starts with //
+    if node is None or above == ROOT:  # if above is the root, the path starts with //
         raise NoNodeError(path)
     is_packed = isinstance(node, bytes)
     found = 0 if is_packed else node.version  # type: ignore[union-attr] # the node is not packed
@@ -277,7 +277,7 @@ def delete(state: ServerState, client: ClientConnection, op: int, path: str | No
 
 @applies(DeleteTxn)
 def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int) -> Node:
-    """Remove the node of a transaction record from the tree, with its events."""
+    """Remove the node of a transaction record from the tree, and fire the watches. Return the node."""
     above, _, name = txn.path.rpartition("/")
     parent, node = state.tree.find(above), state.tree.find(txn.path)
     state.tree.delete(txn.path, name, parent, node, state.zxid)
@@ -286,7 +286,7 @@ def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int) -> Node:
 
 
 def finish_delete(state: ServerState, path: str, node: Node, parent: Node) -> None:
-    """Fire the watches on a deleted node and on its parent, release its ACL list, and count it for the quotas."""
+    """Fire the watches on a deleted node and its parent, release its ACL list, and count the delete for the quotas."""
     if state.watches.active:
         state.watches.deleted(path, node.acl, paths.parent(path), parent.acl, state.zxid)
     if node.acl:
@@ -295,7 +295,7 @@ def finish_delete(state: ServerState, path: str, node: Node, parent: Node) -> No
         state.quota.deleted(path, node)
 
 
-# --- the others ---
+# --- set data, set ACL, check ---
 
 
 def node_at(state: ServerState, path: str | None) -> Node:
@@ -330,7 +330,7 @@ def set_data(
         NoAuthError: The client has no WRITE permission.
         QuotaExceededError: The change would exceed a hard limit.
         MarshallingError: The limits of the quota cannot be parsed.
-        BadVersionError: The version of the node is a different one.
+        BadVersionError: The node has a different version.
     """
     node = (state.tree.path_cache.get(path) if path else None) or node_at(state, path)
     assert path is not None
@@ -350,7 +350,7 @@ def set_data(
 
 @applies(SetDataTxn)
 def apply_set_data(state: ServerState, txn: SetDataTxn, session_id: int) -> Node:
-    """Replace the data of the node of a transaction record, with its events."""
+    """Replace the data of the node of a transaction record, and fire the watches. Return the node."""
     node = state.tree.find(txn.path)
     replace_data(state, txn.path, node, txn.data, txn.version)
     return node
@@ -378,12 +378,12 @@ def set_acl(
         MarshallingError: An entry of the new list contains a null that ZooKeeper would have to read.
         NoNodeError: The node does not exist.
         NoAuthError: The client has no ADMIN permission.
-        BadVersionError: The ACL version of the node is a different one.
+        BadVersionError: The node has a different ACL version.
     """
     if (error := paths.path_error(path)) is not None:
         raise BadArgumentsError(path, error)
     assert path is not None
-    acl = state.acls.normalized(acl, client, path)
+    acl = state.acls.normalize(acl, client, path)
     node = state.tree.find(path)
     state.acls.check(node.acl, client, Perm.ADMIN, path)
     if version not in (ANY_VERSION, node.aversion):
@@ -397,7 +397,7 @@ def set_acl(
 
 @applies(SetACLTxn)
 def apply_set_acl(state: ServerState, txn: SetACLTxn, session_id: int) -> Node:
-    """Replace the ACL list of a node. No watch fires."""
+    """Replace the ACL list of the node of a transaction record, and return the node. No watch fires."""
     node = state.tree.find(txn.path)
     before = node.acl
     state.tree.set_acl(node, state.acls.intern(txn.acl or ()), txn.version)
@@ -413,7 +413,7 @@ def check(state: ServerState, client: ClientConnection, op: int, path: str | Non
         BadArgumentsError: The path is invalid or null.
         NoNodeError: The node does not exist.
         NoAuthError: The client has no READ permission.
-        BadVersionError: The version of the node is a different one.
+        BadVersionError: The node has a different version.
     """
     node = node_at(state, path)
     assert path is not None
